@@ -1,0 +1,15 @@
+#include <cleave/core/error.h>
+#include <cleave/core/kernel.h>
+
+namespace cleave {
+
+void launch(const Kernel& kernel, Device device, const char* op, const KernelCall& call) {
+  if (device == Device::Meta) return;
+  KernelFn run = device == Device::Cpu ? kernel.cpu : kernel.cuda;
+  if (!run)
+    throw ValueError("[" + std::string(op) + "] has no kernel for device " + std::string(to_string(device)) +
+                     "; move the inputs to a device that has one");
+  run(call);
+}
+
+}  // namespace cleave

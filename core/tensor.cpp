@@ -1,0 +1,141 @@
+#include <cleave/core/error.h>
+#include <cleave/core/tensor_impl.h>
+
+#include <new>
+
+namespace cleave {
+
+struct StorageAccess {
+  static void init(Storage& s, int64_t bytes, Device device) {
+    s.device_ = device;
+    s.bytes_ = bytes;
+    if (device != Device::Meta) s.block_ = detail::allocate(bytes, device);
+  }
+  static void retain(Storage& s) { s.references_.fetch_add(1, std::memory_order_relaxed); }
+  static bool last(Storage& s) { return s.references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  static void free(Storage& s) {
+    if (s.block_.owner) detail::release(s.block_);
+  }
+};
+
+namespace detail {
+namespace {
+
+// A tensor and the storage made with it share one allocation, which lives as long as the storage: the tensor holds
+// one of its references, so it is always destroyed first.
+struct Fresh {
+  TensorImpl impl;
+  Storage storage;
+};
+
+}  // namespace
+
+void retain(TensorImpl* impl) { impl->references.fetch_add(1, std::memory_order_relaxed); }
+
+void release(TensorImpl* impl) {
+  if (impl->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (impl->memoised) forget_memo(impl);
+  if (impl->autograd) destroy(std::exchange(impl->autograd, nullptr));
+  Storage* storage = impl->storage;
+  auto* fresh = reinterpret_cast<Fresh*>(impl);
+  bool embedded = storage == &fresh->storage;
+  if (!embedded) delete impl;
+  if (!StorageAccess::last(*storage)) return;
+  StorageAccess::free(*storage);
+  // The allocation's address is recovered from the storage: the tensor of the same block may be long gone.
+  auto* block = reinterpret_cast<Fresh*>(reinterpret_cast<char*>(storage) - offsetof(Fresh, storage));
+  delete block;
+}
+
+Tensor make_tensor(const Shape& shape, DType dtype, Device device) {
+  return make_tensor(shape, shape, dtype, device, nullptr);
+}
+
+Tensor make_tensor(const Shape& global, const Shape& local, DType dtype, Device device, const dist::LayoutData* layout,
+                   bool absent) {
+  auto* fresh = new Fresh;
+  try {
+    StorageAccess::init(fresh->storage, absent ? 0 : numel(local) * size_of(dtype), absent ? Device::Meta : device);
+  } catch (...) {
+    delete fresh;
+    throw;
+  }
+  TensorImpl& impl = fresh->impl;
+  impl.device = device;
+  impl.absent = absent;
+  impl.view = View{fresh->storage.data(), dtype, local, contiguous_strides(local)};
+  impl.global = global;
+  impl.layout = layout;
+  impl.storage = &fresh->storage;
+  return Tensor(&impl);
+}
+
+Tensor make_view(const Tensor& base, const View& view, const Shape& global, const dist::LayoutData* layout) {
+  auto* impl = new TensorImpl;
+  const TensorImpl& from = *base.impl();
+  impl->device = from.device;
+  impl->absent = from.absent;
+  impl->view = view;
+  impl->global = global;
+  impl->layout = layout;
+  impl->storage = from.storage;
+  StorageAccess::retain(*from.storage);
+  return Tensor(impl);
+}
+
+}  // namespace detail
+
+namespace {
+const detail::TensorImpl& body(const detail::TensorImpl* impl) {
+  if (!impl) throw ValueError("this tensor is undefined; assign a tensor to it first");
+  return *impl;
+}
+}  // namespace
+
+const Shape& Tensor::shape() const { return body(impl_).global; }
+int Tensor::dim() const { return body(impl_).global.rank(); }
+DType Tensor::dtype() const { return body(impl_).view.dtype; }
+Device Tensor::device() const { return body(impl_).device; }
+bool Tensor::is_distributed() const { return body(impl_).layout != nullptr; }
+const Storage* Tensor::storage() const { return body(impl_).storage; }
+const Strides& Tensor::strides() const { return body(impl_).view.strides; }
+bool Tensor::is_contiguous() const { return body(impl_).view.contiguous(); }
+uint32_t Tensor::version() const { return body(impl_).storage->version(); }
+void Tensor::bump_version() const { body(impl_).storage->bump(); }
+
+TensorType Tensor::type() const {
+  const auto& b = body(impl_);
+  return {b.view.dtype, b.global, b.layout};
+}
+
+int64_t Tensor::size(int64_t dim) const {
+  const Shape& s = shape();
+  int64_t d = dim < 0 ? dim + s.rank() : dim;
+  if (d < 0 || d >= s.rank())
+    throw ShapeError("[size] dim " + std::to_string(dim) + " is out of range for " + to_string(type()));
+  return s[d];
+}
+
+Tensor Tensor::local() const {
+  const auto& b = body(impl_);
+  return detail::make_view(*this, b.view, b.view.shape, nullptr);
+}
+
+Tensor Tensor::detach() const {
+  const auto& b = body(impl_);
+  return detail::make_view(*this, b.view, b.global, b.layout);
+}
+
+void* Tensor::data_checked(DType expected) const {
+  const auto& b = body(impl_);
+  if (b.view.dtype != expected)
+    throw DTypeError("[data] " + to_string(type()) + " does not hold " + std::string(to_string(expected)) +
+                     "; cast it first");
+  if (b.device != Device::Cpu)
+    throw ValueError("[data] the elements of a " + std::string(to_string(b.device)) + " tensor are not in host memory");
+  return b.view.data;
+}
+
+int64_t numel(const Tensor& x) { return numel(x.shape()); }
+
+}  // namespace cleave

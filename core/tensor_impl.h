@@ -1,0 +1,60 @@
+// The body behind a Tensor handle, and the making of new ones. For ops and backends; users need <cleave/core/tensor.h>.
+#pragma once
+#include <atomic>
+
+#include <cleave/core/allocator.h>
+#include <cleave/core/tensor.h>
+
+namespace cleave {
+
+/// Elements that views share. Lives as long as any tensor on it; its header lies in the allocation of the first.
+class Storage {
+ public:
+  void* data() const { return block_.data; }
+  int64_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+  uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  friend struct detail::TensorImpl;
+  friend void detail::release(detail::TensorImpl*);
+  friend struct StorageAccess;
+  std::atomic<uint32_t> references_{1};
+  std::atomic<uint32_t> version_{0};
+  Device device_ = Device::Cpu;
+  int64_t bytes_ = 0;
+  detail::Allocation block_;
+};
+
+namespace detail {
+
+/// The tape's part of a tensor; its type lives in autograd/.
+struct AutogradMeta;
+void destroy(AutogradMeta*) noexcept;
+/// Forgets a redistribution that was memoised by or for `impl`; lives in autograd/.
+void forget_memo(TensorImpl* impl) noexcept;
+
+struct TensorImpl {
+  std::atomic<uint32_t> references{1};
+  Device device = Device::Cpu;
+  bool parameter = false;  ///< a parameter, or computed from parameters alone
+  bool memoised = false;   ///< source or result of a memoised redistribution
+  bool absent = false;     ///< this rank is outside the mesh: a type without data
+  View view;               ///< this rank's block
+  Shape global;            ///< equal to view.shape for a plain tensor
+  const dist::LayoutData* layout = nullptr;
+  Storage* storage = nullptr;
+  AutogradMeta* autograd = nullptr;
+};
+
+/// A fresh plain tensor, dense and uninitialised.
+Tensor make_tensor(const Shape& shape, DType dtype, Device device);
+/// A fresh distributed tensor whose block on this rank has the shape `local`. `absent`: no block here.
+Tensor make_tensor(const Shape& global, const Shape& local, DType dtype, Device device, const dist::LayoutData* layout,
+                   bool absent = false);
+/// Another tensor on the storage of `base`, off the tape; `view.data` may point anywhere in that storage.
+Tensor make_view(const Tensor& base, const View& view, const Shape& global, const dist::LayoutData* layout);
+
+}  // namespace detail
+}  // namespace cleave

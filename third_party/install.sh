@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# third_party/install.sh [build|check]: installs the Debian packages that are missing; does nothing if all are there.
+# This list is the only one. `build` is what building, testing and running need, `check` what CI needs besides.
+set -eu
+
+build=(
+  g++ cmake ninja-build ccache pkg-config # tools
+  libdnnl-dev                             # matrix products, f32 and bf16
+  libopenblas-openmp-dev                  # matrix products, f64
+  libeigen3-dev                           # matrix products without the two above
+  libopenmpi-dev openmpi-bin              # ranks as processes
+  libfmt-dev libtomlplusplus-dev          # text: messages, plan files
+  libcli11-dev nlohmann-json3-dev         # tools: arguments, logs, checkpoints' headers
+  doctest-dev                             # tests
+)
+check=(clang-format-14)
+
+case ${1:-build} in
+  build) wanted=("${build[@]}") ;;
+  check) wanted=("${build[@]}" "${check[@]}") ;;
+  *) echo "usage: third_party/install.sh [build|check]" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "not a Debian system: install the equivalents of: ${wanted[*]}" >&2
+  exit 0 # CMake names what it does not find
+fi
+missing=()
+for package in "${wanted[@]}"; do
+  case $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) in
+    *" installed") ;;
+    *) missing+=("$package") ;;
+  esac
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+echo "installing: ${missing[*]}"
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "not root and no sudo: ask for these packages to be installed" >&2; exit 1; }
+  as_root=(sudo)
+  echo "with sudo, from Debian's packages"
+fi
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
     doctest::Context context(argc, argv);
     context.setOption("abort-after", 1);
     context.setOption("minimal", world.rank() != 0);
+    context.setOption("no-colors", true);
     failed = context.run();
   });
   return code != 0 ? code : failed;

@@ -36,7 +36,7 @@ class Attributes {
 struct KernelCall {
   std::span<const View* const> in;
   std::span<const View* const> out;
-  Attributes attributes;
+  Attributes attributes{};
   void* stream = nullptr;  // the backend's queue; null on the CPU
 };
 using KernelFn = void (*)(const KernelCall&);

@@ -12,6 +12,7 @@ struct StorageAccess {
     if (device != Device::Meta) s.block_ = detail::allocate(bytes, device);
   }
   static void retain(Storage& s) { s.references_.fetch_add(1, std::memory_order_relaxed); }
+  static bool unique(const Storage& s) { return s.references_.load(std::memory_order_acquire) == 1; }
   static bool last(Storage& s) { return s.references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   static void free(Storage& s) {
     if (s.block_.owner) detail::release(s.block_);
@@ -55,7 +56,8 @@ Tensor make_tensor(const Shape& global, const Shape& local, DType dtype, Device 
                    bool absent) {
   auto* fresh = new Fresh;
   try {
-    StorageAccess::init(fresh->storage, absent ? 0 : numel(local) * size_of(dtype), absent ? Device::Meta : device);
+    if (absent) device = Device::Meta;
+    StorageAccess::init(fresh->storage, numel(local) * size_of(dtype), device);
   } catch (...) {
     delete fresh;
     throw;
@@ -68,6 +70,11 @@ Tensor make_tensor(const Shape& global, const Shape& local, DType dtype, Device 
   impl.layout = layout;
   impl.storage = &fresh->storage;
   return Tensor(&impl);
+}
+
+bool is_unique(const Tensor& x) {
+  const TensorImpl& impl = *x.impl();
+  return impl.references.load(std::memory_order_acquire) == 1 && StorageAccess::unique(*impl.storage);
 }
 
 Tensor make_view(const Tensor& base, const View& view, const Shape& global, const dist::LayoutData* layout) {

@@ -40,7 +40,7 @@ struct TensorImpl {
   Device device = Device::Cpu;
   bool parameter = false;  ///< a parameter, or computed from parameters alone
   bool memoised = false;   ///< source or result of a memoised redistribution
-  bool absent = false;     ///< this rank is outside the mesh: a type without data
+  bool absent = false;     ///< this rank is outside the mesh: a type without data, kept as an empty Meta block
   View view;               ///< this rank's block
   Shape global;            ///< equal to view.shape for a plain tensor
   const dist::LayoutData* layout = nullptr;
@@ -53,6 +53,8 @@ Tensor make_tensor(const Shape& shape, DType dtype, Device device);
 /// A fresh distributed tensor whose block on this rank has the shape `local`. `absent`: no block here.
 Tensor make_tensor(const Shape& global, const Shape& local, DType dtype, Device device, const dist::LayoutData* layout,
                    bool absent = false);
+/// Whether nobody else can see the elements of x: one handle, no views.
+bool is_unique(const Tensor& x);
 /// Another tensor on the storage of `base`, off the tape; `view.data` may point anywhere in that storage.
 Tensor make_view(const Tensor& base, const View& view, const Shape& global, const dist::LayoutData* layout);
 

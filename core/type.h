@@ -23,5 +23,7 @@ struct TensorType {
 
 /// "f32[8@dp, 128, 512@tp] partial(tp)"; "f32[2, 8]" for a plain tensor.
 std::string to_string(const TensorType& type);
+/// `to_string` and, for a distributed type, its mesh: "f32[2@dp, 8] on mesh(dp=2, tp=4)".
+std::string describe(const TensorType& type);
 
 }  // namespace cleave

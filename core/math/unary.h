@@ -41,7 +41,7 @@ CLEAVE_FUNCTION1(floor, F, x, floor(x))
 CLEAVE_FUNCTION1(ceil, F, x, ceil(x))
 CLEAVE_FUNCTION1(round, F, x, round_even(x))
 
-CLEAVE_FUNCTION1(is_nan, C, x, is_nan(x))
+CLEAVE_FUNCTION1(is_nan, C, x, x != x ? T(1) : T(0))
 CLEAVE_FUNCTION1(is_finite, C, x, sub(x, x) == 0)
 CLEAVE_FUNCTION1(logical_not, C, x, x == 0)
 CLEAVE_FUNCTION1(eq_scalar, C, x, x == p)

@@ -1,0 +1,131 @@
+#include <cleave/autograd/engine.h>
+#include <cleave/autograd/grad_mode.h>
+#include <cleave/core/error.h>
+#include <cleave/core/primitives.h>
+#include <cleave/dist/communicator.h>
+#include <cleave/dist/redistribution.h>
+
+#include <queue>
+
+namespace cleave::autograd {
+namespace {
+
+struct ByLatest {
+  bool operator()(const NodeRef& a, const NodeRef& b) const { return a->sequence() < b->sequence(); }
+};
+
+class Engine {
+ public:
+  explicit Engine(const EngineOptions& options) : options_(options) {}
+  ~Engine() {
+    for (; !queue_.empty(); queue_.pop()) reset(*queue_.top().get());
+  }
+
+  void deliver(const Edge& edge, Cotangent&& gradient) {
+    if (!gradient.value.defined()) return;
+    if (edge.node) {
+      Node& node = *edge.node.get();
+      node.outputs[static_cast<size_t>(edge.output)].slots.add(std::move(gradient));
+      if (!std::exchange(node.queued, true)) queue_.push(edge.node);
+    } else if (edge.leaf.defined()) {
+      add_to_leaf(edge.leaf, std::move(gradient));
+    }
+  }
+
+  void run() {
+    while (!queue_.empty()) {
+      NodeRef node = queue_.top();
+      queue_.pop();
+      node->queued = false;
+      run_node(*node.get());
+      if (!options_.retain_graph) node->release_saved();
+    }
+  }
+
+  std::vector<Tensor> leaves;
+
+ private:
+  static void reset(Node& node) {
+    node.queued = false;
+    for (OutputInfo& o : node.outputs) o.slots.clear();
+  }
+
+  void run_node(Node& node) {
+    std::vector<Cotangent> cotangents;
+    cotangents.reserve(node.outputs.size());
+    for (OutputInfo& o : node.outputs) {
+      if (o.slots.empty()) {
+        cotangents.emplace_back();
+        continue;
+      }
+      AxisMask target = completed_mask(node.kind(), o.parameter, o.slots.any(), o.slots.all());
+      cotangents.push_back(o.slots.merge(o.layout, target, node.name()));
+      o.slots.clear();
+    }
+    std::vector<Cotangent> gradients = node.backward(cotangents);
+    for (size_t i = 0; i < gradients.size(); ++i)
+      if (node.inputs[i].live()) deliver(node.inputs[i], std::move(gradients[i]));
+  }
+
+  void add_to_leaf(const Tensor& leaf, Cotangent&& gradient) {
+    if (options_.captured) {
+      for (size_t i = 0; i < options_.wanted.size(); ++i)
+        if (options_.wanted[i].impl() == leaf.impl()) (*options_.captured)[i].add(std::move(gradient), true);
+      return;
+    }
+    Slots& slots = meta(leaf).slots;
+    bool known = false;
+    for (const Tensor& t : leaves) known = known || t.impl() == leaf.impl();
+    if (!known) leaves.push_back(leaf);
+    slots.add(std::move(gradient), true);
+  }
+
+  const EngineOptions& options_;
+  std::priority_queue<NodeRef, std::vector<NodeRef>, ByLatest> queue_;
+};
+
+}  // namespace
+
+std::vector<Tensor> run_backward(std::span<const Root> roots, const EngineOptions& options) {
+  dist::PhaseScope phase("backward");
+  NoGrad off;
+  Engine engine(options);
+  for (const Root& root : roots) {
+    const detail::AutogradMeta& m = *root.tensor.impl()->autograd;
+    Edge edge;
+    edge.node = m.producer;
+    edge.output = m.output;
+    if (!m.producer) edge.leaf = root.tensor;
+    engine.deliver(edge, Cotangent(root.cotangent));
+  }
+  engine.run();
+  return std::move(engine.leaves);
+}
+
+Cotangent ones_cotangent(const Tensor& y, double value) {
+  const View& block = y.impl()->view;
+  Tensor seed = detail::make_tensor(block.shape, block.dtype, y.impl()->device);
+  detail::fill_view(seed.device(), seed.impl()->view, value);
+  return {seed, 0};
+}
+
+Cotangent conform_cotangent(const Tensor& y, const Tensor& cotangent) {
+  if (!(cotangent.shape() == y.shape()))
+    throw ShapeError("[backward] the cotangent is " + to_string(cotangent.type()) + " but the tensor is " +
+                     to_string(y.type()) + "; pass one of the same shape");
+  if (cotangent.dtype() != y.dtype())
+    throw DTypeError("[backward] the cotangent is " + to_string(cotangent.type()) + " but the tensor is " +
+                     to_string(y.type()) + "; cast it first");
+  if (cotangent.is_distributed() != y.is_distributed())
+    throw LayoutError("[backward] the cotangent is " + to_string(cotangent.type()) + " but the tensor is " +
+                      to_string(y.type()) + "; use replicate(cotangent, mesh) or a plain tensor to match");
+  if (!y.is_distributed()) return {cotangent.local(), 0};
+  const LayoutData* layout = y.impl()->layout;
+  AxisMask keep = cotangent.impl()->layout->mesh == layout->mesh
+                      ? cotangent.impl()->layout->partial & replicated_axes(layout)
+                      : AxisMask{0};
+  Tensor placed = dist::redistribute_data(cotangent, gradient_layout(layout, keep), "backward");
+  return {placed.local(), keep};
+}
+
+}  // namespace cleave::autograd

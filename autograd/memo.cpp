@@ -1,0 +1,89 @@
+#include <cleave/autograd/grad_mode.h>
+#include <cleave/autograd/memo.h>
+#include <cleave/core/tensor_impl.h>
+
+#include <unordered_map>
+#include <vector>
+
+namespace cleave {
+namespace autograd {
+namespace {
+
+struct Entry {
+  detail::TensorImpl* result;
+  uint32_t source_version, result_version;
+  const LayoutData* to;
+  bool grad;
+};
+
+// By source. Entries leave when either side dies; both sides carry a flag so that others pay nothing.
+struct Table {
+  std::unordered_map<detail::TensorImpl*, std::vector<Entry>> by_source;
+  std::unordered_map<detail::TensorImpl*, detail::TensorImpl*> source_of;
+};
+
+thread_local bool table_gone = false;
+struct TableOwner {
+  Table table;
+  ~TableOwner() { table_gone = true; }
+};
+Table& table() {
+  thread_local TableOwner owner;
+  return owner.table;
+}
+
+thread_local MemoScope* innermost = nullptr;
+
+// A result is taken only if nothing of it has begun to die: another thread may hold the last reference.
+bool try_retain(detail::TensorImpl* impl) {
+  uint32_t n = impl->references.load(std::memory_order_relaxed);
+  while (n != 0)
+    if (impl->references.compare_exchange_weak(n, n + 1, std::memory_order_acquire)) return true;
+  return false;
+}
+
+}  // namespace
+
+Tensor recall(const Tensor& x, const LayoutData* to) {
+  if (!x.impl()->memoised) return {};
+  auto it = table().by_source.find(x.impl());
+  if (it == table().by_source.end()) return {};
+  for (const Entry& e : it->second) {
+    if (e.to != to || e.grad != grad_enabled() || e.source_version != x.version()) continue;
+    if (e.result->storage->version() != e.result_version) continue;
+    if (try_retain(e.result)) return Tensor(e.result);
+  }
+  return {};
+}
+
+void remember(const Tensor& x, const LayoutData* to, const Tensor& result) {
+  detail::forget_memo(result.impl());
+  Table& t = table();
+  t.by_source[x.impl()].push_back({result.impl(), x.version(), result.version(), to, grad_enabled()});
+  t.source_of[result.impl()] = x.impl();
+  x.impl()->memoised = result.impl()->memoised = true;
+  if (innermost) innermost->kept_.push_back(result);
+}
+
+MemoScope::MemoScope() : outer_(std::exchange(innermost, this)) {}
+MemoScope::~MemoScope() { innermost = outer_; }
+
+}  // namespace autograd
+
+void detail::forget_memo(TensorImpl* impl) noexcept {
+  if (autograd::table_gone) return;
+  auto& t = autograd::table();
+  if (auto it = t.source_of.find(impl); it != t.source_of.end()) {
+    if (auto source = t.by_source.find(it->second); source != t.by_source.end()) {
+      std::erase_if(source->second, [&](const autograd::Entry& e) { return e.result == impl; });
+      if (source->second.empty()) t.by_source.erase(source);
+    }
+    t.source_of.erase(it);
+  }
+  if (auto it = t.by_source.find(impl); it != t.by_source.end()) {
+    for (const autograd::Entry& e : it->second) t.source_of.erase(e.result);
+    t.by_source.erase(it);
+  }
+}
+
+}  // namespace cleave

@@ -1,0 +1,27 @@
+// Memoised redistributions: weak references, keyed by (tensor, its version, layout, grad mode), per rank.
+#pragma once
+#include <cleave/autograd/gradient_rules.h>
+#include <cleave/core/tensor.h>
+
+namespace cleave::autograd {
+
+/// The living result of redistributing x to `to`, or undefined.
+Tensor recall(const Tensor& x, const LayoutData* to);
+/// Remembers `result` for as long as it and x live. The innermost MemoScope keeps it alive.
+void remember(const Tensor& x, const LayoutData* to, const Tensor& result);
+
+/// Keeps results alive until it ends: the running `operator()` of a module.
+class MemoScope {
+ public:
+  MemoScope();
+  ~MemoScope();
+  MemoScope(const MemoScope&) = delete;
+  MemoScope& operator=(const MemoScope&) = delete;
+
+ private:
+  friend void remember(const Tensor&, const LayoutData*, const Tensor&);
+  MemoScope* outer_;
+  std::vector<Tensor> kept_;
+};
+
+}  // namespace cleave::autograd

@@ -1,0 +1,103 @@
+#include <cleave/autograd/node.h>
+#include <cleave/autograd/slots.h>
+#include <cleave/core/primitives.h>
+#include <cleave/dist/mesh_state.h>
+
+namespace cleave::autograd {
+namespace {
+
+Tensor zeros_like(const Tensor& x) {
+  Tensor out = detail::make_tensor(x.shape(), x.dtype(), x.device());
+  detail::fill_view(x.device(), out.impl()->view, 0.0);
+  return out;
+}
+
+// Adds x to acc in place if acc is ours, else into a copy that then is.
+void add_into(Tensor& acc, bool& owned, const Tensor& x) {
+  if (!owned) {
+    acc = detail::dense_copy(acc, acc.dtype());
+    owned = true;
+  }
+  detail::accumulate_view(acc.device(), x.impl()->view, acc.impl()->view);
+}
+
+// The rank whose coordinates on `axes` are all 0 keeps a term that is the same on all of them.
+bool is_first(const LayoutData* layout, AxisMask axes) {
+  for (size_t a = 0; axes >> a; ++a)
+    if ((axes >> a & 1) && layout->mesh->coordinates()[a] != 0) return false;
+  return true;
+}
+
+}  // namespace
+
+void keep_on_first(Cotangent& cotangent, const LayoutData* layout, AxisMask axes) {
+  if (!axes) return;
+  if (!is_first(layout, axes)) cotangent.value = zeros_like(cotangent.value);
+  cotangent.partial |= axes;
+}
+
+AxisMask Slots::any() const {
+  AxisMask m = 0;
+  for (const Term& t : terms_) m |= t.value.partial;
+  return m;
+}
+
+AxisMask Slots::all() const {
+  AxisMask m = ~AxisMask{0};
+  for (const Term& t : terms_) m &= t.value.partial;
+  return terms_.empty() ? 0 : m;
+}
+
+void Slots::add(Cotangent term, bool widen) {
+  for (Term& t : terms_) {
+    if (t.value.partial != term.partial) continue;
+    add_into(t.value.value, t.owned, term.value);
+    return;
+  }
+  bool owned = detail::is_unique(term.value) && term.value.is_contiguous();
+  if (widen && is_half(term.value.dtype())) {
+    term.value = detail::dense_copy(term.value, DType::f32);
+    owned = true;
+  }
+  terms_.push_back({std::move(term), owned});
+}
+
+Cotangent Slots::sum(const LayoutData* layout) {
+  AxisMask mask = any();
+  Cotangent out{{}, mask};
+  bool owned = false;
+  for (Term& t : terms_) {
+    if (!is_first(layout, mask & ~t.value.partial)) continue;
+    if (!out.value.defined()) {
+      out.value = t.value.value;
+      owned = t.owned;
+    } else {
+      add_into(out.value, owned, t.value.value);
+    }
+  }
+  if (!out.value.defined()) out.value = zeros_like(terms_.front().value.value);
+  terms_.clear();
+  terms_.push_back({out, owned});
+  return out;
+}
+
+Cotangent Slots::merge(const LayoutData* layout, AxisMask target, const char* label) {
+  Cotangent total = sum(layout);
+  AxisMask reduce = total.partial & ~target;
+  if (reduce) {
+    bool ours = terms_.front().owned && total.value.is_contiguous();
+    if (!ours) total.value = detail::dense_copy(total.value, total.value.dtype());
+    reduce_over(total.value, layout, reduce, label);
+    total.partial &= target;
+  }
+  terms_.clear();
+  return total;
+}
+
+void reduce_over(const Tensor& value, const LayoutData* layout, AxisMask axes, const char* label) {
+  if (!axes || !layout->mesh->member()) return;
+  const View& v = value.impl()->view;
+  layout->mesh->communicator(axes).all_reduce(v.data, v.numel(), v.dtype, dist::ReduceOp::sum, value.device(), label);
+}
+
+}  // namespace cleave::autograd

@@ -1,0 +1,42 @@
+// Gradient slots (policy M of the design): terms of one tensor's gradient, kept apart by the axes they are partial on.
+#pragma once
+#include <vector>
+
+#include <cleave/autograd/gradient_rules.h>
+#include <cleave/core/tensor.h>
+
+namespace cleave::autograd {
+
+/// A gradient as this rank holds it: its block as a plain tensor, and the mesh axes on which the ranks' sum is it.
+struct Cotangent {
+  Tensor value;
+  AxisMask partial = 0;
+};
+
+class Slots {
+ public:
+  bool empty() const { return terms_.empty(); }
+  void clear() { terms_.clear(); }
+  AxisMask any() const;  ///< union of the masks
+  AxisMask all() const;  ///< intersection of the masks
+
+  /// Adds a term; never communicates. `widen`: keep the sum of a bf16 or f16 term in f32.
+  void add(Cotangent term, bool widen = false);
+
+  /// The sum of all terms as one, partial on `any()`: terms that lack an axis count on its first rank only.
+  Cotangent sum(const LayoutData* layout);
+  /// `sum` with the axes outside `target` all-reduced in one collective, for `label`. Communicates if there are any.
+  Cotangent merge(const LayoutData* layout, AxisMask target, const char* label);
+
+ private:
+  struct Term {
+    Cotangent value;
+    bool owned;  // its buffer is ours to add into
+  };
+  std::vector<Term> terms_;
+};
+
+/// All-reduces `value` in place (it must be the caller's own) over `axes`, if there are any.
+void reduce_over(const Tensor& value, const LayoutData* layout, AxisMask axes, const char* label);
+
+}  // namespace cleave::autograd

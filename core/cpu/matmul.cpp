@@ -1,0 +1,237 @@
+// Batches of products: operands are brought into a form that a library product takes, without copies where it can be.
+#include <cleave/core/cpu/gemm_bf16.h>
+#include <cleave/core/cpu/isa.h>
+#include <cleave/core/cpu/loops/gemm.h>
+#include <cleave/core/cpu/matmul.h>
+#include <cleave/core/cpu/pointwise.h>
+#include <cleave/core/cpu/scratch.h>
+#include <cleave/core/parallel.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace cleave::cpu {
+namespace {
+
+// One operand: a matrix per batch index, row-major or (`transposed`) column-major with leading stride `ld`.
+struct Operand {
+  View view;
+  int64_t ld = 1;
+  bool transposed = false;
+  std::unique_ptr<Scratch> owned;
+};
+
+// Whether the last two dims are one dense matrix, in either order; dims of size 1 fit any stride.
+bool find_order(Operand& x) {
+  int r = x.view.rank();
+  int64_t rows = x.view.shape[r - 2], cols = x.view.shape[r - 1];
+  int64_t row = x.view.strides[r - 2], col = x.view.strides[r - 1];
+  if ((col == 1 || cols == 1) && (row >= cols || rows == 1)) {
+    x.transposed = false;
+    x.ld = rows == 1 ? std::max<int64_t>(cols, 1) : row;
+    return true;
+  }
+  if ((row == 1 || rows == 1) && (col >= rows || cols == 1)) {
+    x.transposed = true;
+    x.ld = cols == 1 ? std::max<int64_t>(rows, 1) : col;
+    return true;
+  }
+  return false;
+}
+
+// A dense copy in `dtype`, holding expanded batch dims once.
+void materialise(Operand& x, DType dtype) {
+  View source = x.view;
+  for (int d = 0; d + 2 < source.rank(); ++d)
+    if (source.strides[d] == 0) source.shape[d] = std::min<int64_t>(source.shape[d], 1);
+  std::unique_ptr<Scratch> memory(new Scratch(source.numel() * size_of(dtype)));
+  View dense{memory->data(), dtype, source.shape, contiguous_strides(source.shape)};
+  copy(source, dense);
+  for (int d = 0; d + 2 < source.rank(); ++d)
+    if (x.view.strides[d] == 0) dense.strides[d] = 0;
+  dense.shape = x.view.shape;
+  x.view = dense;
+  x.owned = std::move(memory);
+}
+
+Operand prepare(const View& view, DType dtype, bool dense = false) {
+  Operand x;
+  x.view = view;
+  if (view.dtype != dtype || !find_order(x) || (dense && (x.transposed || x.ld != view.shape.back()))) {
+    materialise(x, dtype);
+    find_order(x);
+  }
+  return x;
+}
+
+// Strides over the batch dims of out, 0 where the operand is broadcast.
+Strides batch_strides(const View& x, const Shape& batch) {
+  Strides out;
+  out.resize(batch.rank());
+  int shift = batch.rank() - (x.rank() - 2);
+  for (int d = shift; d < batch.rank(); ++d)
+    if (x.shape[d - shift] != 1) out[d] = x.strides[d - shift];
+  return out;
+}
+
+int64_t offset_at(int64_t index, const Shape& batch, const Strides& strides) {
+  int64_t offset = 0;
+  for (int d = batch.rank() - 1; d >= 0; --d) {
+    offset += index % batch[d] * strides[d];
+    index /= batch[d];
+  }
+  return offset;
+}
+
+// The stride from one batch index to the next, if the batch is a single run of equal steps; else -1.
+int64_t uniform_step(const Shape& batch, const Strides& strides) {
+  int64_t step = -1, size = 1;
+  for (int d = batch.rank() - 1; d >= 0; --d) {
+    if (batch[d] == 1) continue;
+    if (step < 0) step = strides[d];
+    else if (strides[d] != step * size) return -1;
+    size *= batch[d];
+  }
+  return step < 0 ? 0 : step;
+}
+
+struct Sizes {
+  int64_t batch, m, n, k;
+};
+
+// With one b for the whole batch, the rows of all a are those of a single product.
+bool fold_batch(const Operand& a, const Strides& a_steps, const Strides& b_steps, const Shape& batch, Sizes& s) {
+  if (s.batch == 1 || a.transposed || uniform_step(batch, b_steps) != 0) return false;
+  if (s.m > 1 && uniform_step(batch, a_steps) != s.m * a.ld) return false;
+  if (s.m == 1 && uniform_step(batch, a_steps) < s.k) return false;
+  return true;
+}
+
+// `one(a offset, b offset, index)` computes one product. Small ones share the threads between them.
+template <class F>
+void for_batch(const Sizes& s, const Shape& batch, const Strides& a_steps, const Strides& b_steps, F one) {
+  constexpr int64_t kSmall = 256 * 256 * 256, kGrain = 100'000;
+  int64_t work = std::max<int64_t>(1, s.m * s.n * s.k);
+  auto run = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) one(offset_at(i, batch, a_steps), offset_at(i, batch, b_steps), i);
+  };
+  if (work <= kSmall && s.batch > 1) parallel_for(s.batch, std::max<int64_t>(1, kGrain / work), run);
+  else run(0, s.batch);
+}
+
+template <class T>
+void multiply(const Operand& a, const Operand& b, const Shape& batch, Sizes s, T* out) {
+  Strides a_steps = batch_strides(a.view, batch), b_steps = batch_strides(b.view, batch);
+  const T *left = a.view.as<T>(), *right = b.view.as<T>();
+  if (fold_batch(a, a_steps, b_steps, batch, s)) {
+    int64_t ld = s.m == 1 ? uniform_step(batch, a_steps) : a.ld;
+    return gemm(false, b.transposed, s.batch * s.m, s.n, s.k, T(1), left, ld, right, b.ld, T(0), out, s.n);
+  }
+  for_batch(s, batch, a_steps, b_steps, [&](int64_t i, int64_t j, int64_t at) {
+    gemm(a.transposed, b.transposed, s.m, s.n, s.k, T(1), left + i, a.ld, right + j, b.ld, T(0), out + at * s.m * s.n,
+         s.n);
+  });
+}
+
+void multiply_integers(const Operand& a, const Operand& b, const Shape& batch, Sizes s, int64_t* out) {
+  Strides a_steps = batch_strides(a.view, batch), b_steps = batch_strides(b.view, batch);
+  const GemmLoops& loops = CLEAVE_PICK(gemm_loops);
+  for_batch(s, batch, a_steps, b_steps, [&](int64_t i, int64_t j, int64_t at) {
+    loops.i64(s.m, s.n, s.k, a.view.as<int64_t>() + i, b.view.as<int64_t>() + j, out + at * s.m * s.n);
+  });
+}
+
+bool multiply_bf16(const View& a_view, const View& b_view, const Shape& batch, Sizes s, const View& out) {
+  if (!has_fast_bf16() || std::min({s.m, s.n, s.k}) == 0) return false;
+  Operand a = prepare(a_view, DType::bf16), b = prepare(b_view, DType::bf16);
+  Strides a_steps = batch_strides(a.view, batch), b_steps = batch_strides(b.view, batch);
+  auto* to = out.as<uint16_t>();
+  const auto *left = a.view.as<uint16_t>(), *right = b.view.as<uint16_t>();
+  if (fold_batch(a, a_steps, b_steps, batch, s)) {
+    int64_t ld = s.m == 1 ? uniform_step(batch, a_steps) : a.ld;
+    return gemm_bf16(s.batch * s.m, s.n, s.k, {left, ld, false}, {right, b.ld, b.transposed}, nullptr, true, to);
+  }
+  bool done = true;  // whether the first succeeds holds for all: only their places differ
+  for_batch(s, batch, a_steps, b_steps, [&](int64_t i, int64_t j, int64_t at) {
+    if (!gemm_bf16(s.m, s.n, s.k, {left + i, a.ld, a.transposed}, {right + j, b.ld, b.transposed}, nullptr, true,
+                   to + at * s.m * s.n) &&
+        at == 0)
+      done = false;
+  });
+  return done;
+}
+
+// The dtype that a product is computed in when it is not that of the tensors.
+DType compute_type(DType t) { return is_floating(t) ? (t == DType::f64 ? t : DType::f32) : DType::i64; }
+
+}  // namespace
+
+void matmul(const View& a, const View& b, const View& out) {
+  Sizes s;
+  s.m = out.shape[out.rank() - 2];
+  s.n = out.shape[out.rank() - 1];
+  s.k = a.shape.back();
+  Shape batch = out.shape;
+  batch.resize(out.rank() - 2);
+  s.batch = numel(batch);
+  if (s.batch * s.m * s.n == 0) return;
+  if (out.dtype == DType::bf16 && a.dtype == DType::bf16 && b.dtype == DType::bf16 && multiply_bf16(a, b, batch, s, out))
+    return;
+  DType type = compute_type(out.dtype);
+  bool integer = type == DType::i64;
+  Operand left = prepare(a, type, integer), right = prepare(b, type, integer);
+  std::unique_ptr<Scratch> memory;
+  View result = out;
+  if (out.dtype != type) {
+    memory.reset(new Scratch(out.numel() * size_of(type)));
+    result = View{memory->data(), type, out.shape, contiguous_strides(out.shape)};
+  }
+  if (integer) multiply_integers(left, right, batch, s, result.as<int64_t>());
+  else if (type == DType::f64) multiply(left, right, batch, s, result.as<double>());
+  else multiply(left, right, batch, s, result.as<float>());
+  if (memory) copy(result, out);
+}
+
+namespace {
+
+template <class T>
+void linear_rows(const View& x, const View& w, const View* bias, T* out) {
+  int64_t m = x.shape[0], n = w.shape[0], k = w.shape[1];
+  if (bias) {
+    const T* from = bias->as<T>();
+    parallel_for(m, std::max<int64_t>(1, 20'000 / std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) std::copy_n(from, n, out + i * n);
+    });
+  }
+  gemm(false, true, m, n, k, T(1), x.as<T>(), std::max<int64_t>(1, k), w.as<T>(), std::max<int64_t>(1, k),
+       bias ? T(1) : T(0), out, n);
+}
+
+View transposed(const View& w) { return {w.data, w.dtype, {w.shape[1], w.shape[0]}, {w.strides[1], w.strides[0]}}; }
+
+bool linear_bf16(const View& x, const View& w, const View* bias, const View& out) {
+  if (x.dtype != DType::bf16 || w.dtype != DType::bf16 || (bias && bias->dtype != DType::bf16)) return false;
+  if (!has_fast_bf16() || out.numel() == 0 || x.shape[1] == 0) return false;
+  int64_t k = x.shape[1];
+  return gemm_bf16(x.shape[0], w.shape[0], k, {x.data, k, false}, {w.data, k, true}, bias ? bias->data : nullptr, true,
+                   out.data);
+}
+
+}  // namespace
+
+void linear(const View& x, const View& w, const View* bias, const View& out) {
+  if (out.numel() == 0) return;
+  if (out.dtype == DType::bf16 && linear_bf16(x, w, bias, out)) return;
+  bool plain = x.dtype == out.dtype && w.dtype == out.dtype && (!bias || bias->dtype == out.dtype);
+  if (plain && out.dtype == DType::f32) return linear_rows(x, w, bias, out.as<float>());
+  if (plain && out.dtype == DType::f64) return linear_rows(x, w, bias, out.as<double>());
+  if (!bias) return matmul(x, transposed(w), out);
+  DType type = compute_type(out.dtype);
+  std::unique_ptr<Scratch> memory(new Scratch(out.numel() * size_of(type)));
+  View sum{memory->data(), type, out.shape, contiguous_strides(out.shape)};
+  matmul(x, transposed(w), sum);
+  accumulate({bias->data, bias->dtype, out.shape, {0, bias->strides[0]}}, sum);
+  copy(sum, out);
+}
+
+}  // namespace cleave::cpu

@@ -1,0 +1,125 @@
+#include <cleave/core/cpu/blocks.h>
+#include <cleave/core/cpu/isa.h>
+#include <cleave/core/cpu/loops/functions.h>
+#include <cleave/core/cpu/pointwise.h>
+#include <cleave/core/cpu/scratch.h>
+#include <cleave/core/error.h>
+
+#include <cmath>
+#include <optional>
+
+namespace cleave::cpu {
+namespace {
+
+constexpr int kMaxInputs = 3;
+
+int arity(Pointwise fn) { return fn < Pointwise::add ? 1 : fn < Pointwise::where ? 2 : 3; }
+
+BlockFn find(Pointwise fn, Compute type) {
+  int f = static_cast<int>(fn), t = static_cast<int>(type);
+  if (fn < Pointwise::add) return CLEAVE_PICK(unary_loops).fn[f][t];
+  return fn < Pointwise::relu_grad ? CLEAVE_PICK(binary_loops).fn[f][t] : CLEAVE_PICK(gradient_loops).fn[f][t];
+}
+
+bool takes_scalar(Pointwise fn) {
+  return fn >= Pointwise::add_scalar && fn <= Pointwise::min_scalar && fn != Pointwise::clamp;
+}
+bool compares_scalar(Pointwise fn) { return fn >= Pointwise::eq_scalar && fn <= Pointwise::ge_scalar; }
+
+Compute choose(Pointwise fn, std::span<const View* const> in, const View& out, double p) {
+  size_t first = fn == Pointwise::where ? 1 : 0;
+  DType t = in[first]->dtype;
+  for (size_t k = first + 1; k < in.size(); ++k) t = promote(t, in[k]->dtype);
+  Compute type = compute_type(t);
+  if (type != Compute::i64) return type;
+  if (!find(fn, type)) return Compute::f32;
+  // Integers meet a number that is none: as a bound it must not be truncated, and a floating result wants it whole.
+  if (compares_scalar(fn) && p != std::trunc(p)) return Compute::f64;
+  if (takes_scalar(fn) && is_floating(out.dtype)) return compute_type(out.dtype);
+  return type;
+}
+
+// x^p for the exponents that have a cheaper function.
+Pointwise cheaper(Pointwise fn, PointwiseParams& params) {
+  if (fn == Pointwise::pow_scalar) {
+    if (params.p == 2) return Pointwise::square;
+    if (params.p == 0.5) return Pointwise::sqrt;
+    if (params.p == -0.5) return Pointwise::rsqrt;
+    if (params.p == -1) return Pointwise::reciprocal;
+  }
+  if (fn == Pointwise::pow_scalar_grad && params.p == 2) return Pointwise::square_grad;
+  return fn;
+}
+
+bool dense_as(const View& x, const View& out) {
+  return x.dtype == out.dtype && x.shape == out.shape && x.contiguous();
+}
+
+// Whether reading x in out's order touches a cache line for every element, often enough to turn it around first.
+bool is_turned(const View& x, const View& out) {
+  constexpr int64_t kLarge = 1 << 15, kLine = 16;
+  if (!(x.shape == out.shape) || x.numel() < kLarge) return false;
+  Space space(out);
+  Dimensions d = space.of(x);
+  if (d.rank < 2 || d.stride[d.rank - 1] < kLine || d.size[d.rank - 1] < kLine) return false;
+  for (int k = 0; k + 1 < d.rank; ++k)
+    if (d.stride[k] == 1 && d.size[k] >= kLine) return true;
+  return false;
+}
+
+// x copied into `memory`, dense in the order of out.
+View turn(const View& x, const View& out, std::optional<Scratch>& memory) {
+  Space space(out);
+  memory.emplace(x.numel() * size_of(x.dtype));
+  View y = x;
+  y.data = memory->data();
+  int64_t step = 1;
+  for (int k = space.walked - 1; k >= 0; --k) {
+    y.strides[space.dim[k]] = step;
+    step *= space.size[k];
+  }
+  copy(x, y);
+  return y;
+}
+
+void run(BlockFn f, std::span<const View* const> in, const View& out, PointwiseParams params, Compute type) {
+  View turned[kMaxInputs];
+  std::optional<Scratch> memory[kMaxInputs];
+  Blocks blocks(out, type);
+  for (size_t k = 0; k < in.size(); ++k) {
+    if (is_turned(*in[k], out)) blocks.in(turned[k] = turn(*in[k], out, memory[k]));
+    else blocks.in(*in[k]);
+  }
+  blocks.out(out);
+  blocks.run([&](int64_t, int64_t n, const void* const* from, void* const* to) { f(from, to[0], n, params); });
+}
+
+}  // namespace
+
+void pointwise(Pointwise fn, std::span<const View* const> in, const View& out, PointwiseParams params) {
+  if (static_cast<int>(in.size()) != arity(fn))
+    throw ValueError("[pointwise] function " + std::to_string(static_cast<int>(fn)) + " takes " +
+                     std::to_string(arity(fn)) + " inputs, not " + std::to_string(in.size()));
+  int64_t n = out.numel();
+  if (n == 0) return;
+  Compute type = choose(fn, in, out, params.p);
+  BlockFn f = find(type == Compute::i64 ? fn : cheaper(fn, params), type);
+  bool direct = n <= kBlock * kGrainBlocks && out.dtype == dtype_of(type) && out.contiguous();
+  const void* data[kMaxInputs];
+  for (size_t k = 0; k < in.size(); ++k) {
+    direct = direct && dense_as(*in[k], out);
+    data[k] = in[k]->data;
+  }
+  if (direct) f(data, out.data, n, params);
+  else run(f, in, out, params, type);
+}
+
+void accumulate(const View& x, const View& acc) {
+  const View* in[] = {&acc, &x};
+  int64_t n = acc.numel();
+  if (n == 0) return;
+  Compute type = compute_type(acc.dtype);
+  run(find(Pointwise::add, type), in, acc, {}, type);
+}
+
+}  // namespace cleave::cpu

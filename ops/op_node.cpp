@@ -1,0 +1,97 @@
+#include <cleave/ops/op_node.h>
+
+#include <cstring>
+
+namespace cleave {
+
+using autograd::Cotangent;
+using autograd::OutputState;
+
+namespace {
+
+bool bit(uint32_t mask, size_t i) { return mask >> i & 1; }
+
+// A handle of its own to the same block: an output that kept itself would keep its node, which keeps it.
+Tensor block_of(const Tensor& x) { return x.local(); }
+
+}  // namespace
+
+OpNode::OpNode(const OpDef& op, Attributes attributes, Inputs in, std::span<Tensor> out)
+    : Node(op.name, autograd::Producer::local_several), op_(op), attributes_size_(attributes.size()) {
+  if (attributes.size() > attributes_.size()) throw Error(op_message(op.name, "attributes are too large for the tape"));
+  if (attributes.size()) std::memcpy(attributes_.data(), attributes.data(), attributes.size());
+  saved_inputs_.resize(in.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    const Tensor& x = *in[i];
+    add_input(x);
+    input_views_.push_back(x.defined() ? x.impl()->view : View{});
+    input_views_.back().data = nullptr;
+    input_globals_.push_back(x.defined() ? x.impl()->global : Shape{});
+    input_layouts_.push_back(x.defined() ? x.impl()->layout : nullptr);
+    if (x.defined() && bit(op.saves.inputs, i)) saved_inputs_[i].save(x);
+  }
+  saved_outputs_.resize(out.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    add_output(out[i], bit(op.differentiable_outputs, i));
+    if (bit(op.saves.outputs, i)) saved_outputs_[i].save(block_of(out[i]));
+  }
+  absent_ = out[0].impl()->absent;
+  if (live_inputs() == 1) set_kind(autograd::Producer::local_single);
+}
+
+// Rule B1: what other outputs make partial, this one's cotangent must be too.
+dist::AxisMask OpNode::promote(std::vector<Cotangent>& cotangents) const {
+  std::vector<OutputState> live;
+  for (size_t i = 0; i < cotangents.size(); ++i)
+    if (cotangents[i].value.defined()) live.push_back({outputs[i].layout, cotangents[i].partial});
+  dist::AxisMask axes = autograd::promoted_axes(live);
+  for (size_t i = 0; i < cotangents.size(); ++i) {
+    if (!cotangents[i].value.defined()) continue;
+    autograd::keep_on_first(cotangents[i], outputs[i].layout,
+                            axes & autograd::replicated_axes(outputs[i].layout) & ~cotangents[i].partial);
+  }
+  return axes;
+}
+
+std::vector<Cotangent> OpNode::backward(std::span<const Cotangent> given) {
+  if (released_)
+    throw GradError(op_message(op_.name,
+                               "backward ran through this graph already and let go of its saved tensors; pass "
+                               "{.retain_graph = true} to the first call"));
+  std::vector<Cotangent> cotangents(given.begin(), given.end());
+  promote(cotangents);
+  std::vector<OutputState> states;
+  std::vector<Tensor> grads, in_values, out_values, result(inputs.size());
+  for (size_t i = 0; i < cotangents.size(); ++i) {
+    grads.push_back(cotangents[i].value);
+    if (grads.back().defined()) states.push_back({outputs[i].layout, cotangents[i].partial});
+  }
+  std::array<bool, 64> needs{};
+  std::vector<bool> needed;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (i < needs.size()) needs[i] = inputs[i].live();
+    const Tensor& saved = saved_inputs_[i].get(op_.name);
+    in_values.push_back(saved.defined() ? block_of(saved) : Tensor());
+  }
+  for (const auto& s : saved_outputs_) out_values.push_back(s.get(op_.name));
+  if (absent_) {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].live()) result[i] = detail::make_tensor(input_views_[i].shape, input_views_[i].dtype, Device::Meta);
+  } else {
+    op_.backward({op_, attributes(), in_values, out_values, grads, input_views_, input_globals_,
+                  std::span(needs.data(), inputs.size())},
+                 result);
+  }
+  std::vector<Cotangent> out(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (result[i].defined()) out[i] = {std::move(result[i]), autograd::input_mask(input_layouts_[i], states)};
+  return out;
+}
+
+void OpNode::release_saved() {
+  released_ = true;
+  for (auto& s : saved_inputs_) s.value = {};
+  for (auto& s : saved_outputs_) s.value = {};
+}
+
+}  // namespace cleave

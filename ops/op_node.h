@@ -1,0 +1,28 @@
+// The tape's record of one dispatched op.
+#pragma once
+#include <cleave/ops/op.h>
+
+namespace cleave {
+
+class OpNode : public autograd::Node {
+ public:
+  /// `in` as the op ran with them (redistributed), `attributes` as localized.
+  OpNode(const OpDef& op, Attributes attributes, Inputs in, std::span<Tensor> out);
+  std::vector<autograd::Cotangent> backward(std::span<const autograd::Cotangent> cotangents) override;
+  void release_saved() override;
+
+ private:
+  Attributes attributes() const { return {attributes_.data(), attributes_size_}; }
+  dist::AxisMask promote(std::vector<autograd::Cotangent>& cotangents) const;
+
+  const OpDef& op_;
+  alignas(16) std::array<std::byte, 256> attributes_;
+  size_t attributes_size_;
+  std::vector<View> input_views_;
+  std::vector<Shape> input_globals_;
+  std::vector<const dist::LayoutData*> input_layouts_;
+  std::vector<autograd::SavedTensor> saved_inputs_, saved_outputs_;
+  bool absent_ = false, released_ = false;
+};
+
+}  // namespace cleave

@@ -33,6 +33,31 @@ int64_t Dimensions::offset(int64_t index) const {
   return sum;
 }
 
+void PairedDimensions::coalesce() {
+  PairedDimensions out;
+  for (int d = 0; d < rank(); ++d) {
+    Dim now = at(d);
+    if (now.size == 1) continue;
+    int last = out.rank() - 1;
+    if (last >= 0 && out.from.stride[last] == now.from * now.size && out.to.stride[last] == now.to * now.size)
+      now.size *= out.take(last).size;
+    out.add(now);
+  }
+  *this = out;
+}
+
+PairedDimensions::Dim PairedDimensions::take(int d) {
+  Dim out = at(d);
+  for (Dimensions* side : {&from, &to}) {
+    for (int k = d; k + 1 < side->rank; ++k) {
+      side->size[k] = side->size[k + 1];
+      side->stride[k] = side->stride[k + 1];
+    }
+    --side->rank;
+  }
+  return out;
+}
+
 Space::Space(const View& lead) : rank(lead.rank()) {
   for (int d = 0; d < rank; ++d) {
     int64_t n = lead.shape[d];
@@ -58,7 +83,12 @@ Dimensions Space::of(const View& view) const {
 }
 
 Walker::Walker(void* data, DType dtype, Dimensions dims, Compute type)
-    : data_(static_cast<char*>(data)), at_(data_), item_(cleave::size_of(dtype)), width_(size_of(type)), dims_(dims) {
+    : data_(static_cast<char*>(data)),
+      at_(data_),
+      item_(size_of(dtype)),
+      width_(width_of(type)),
+      filled_(0),
+      dims_(dims) {
   const ConvertLoops& loops = CLEAVE_PICK(convert_loops);
   load_ = loops.load[static_cast<int>(dtype)][static_cast<int>(type)];
   store_ = loops.store[static_cast<int>(dtype)][static_cast<int>(type)];
@@ -66,15 +96,15 @@ Walker::Walker(void* data, DType dtype, Dimensions dims, Compute type)
   if (dims_.rank == 0) dims_.add(1, 1);
   int64_t inner = dims_.stride[dims_.rank - 1];
   repeats_ = dims_.rank == 1 && inner == 0;
-  dense_ = inner == 1 && dtype == dtype_of(type);
+  dense_ = inner == 1 && dtype == stored_as(type);
   left_ = dims_.size[dims_.rank - 1];
 }
 
 void Walker::seek(int64_t index) {
   at_ = data_;
   for (int d = dims_.rank - 1; d >= 0; --d) {
-    index_[d] = index % dims_.size[d];
-    index /= dims_.size[d];
+    index_[d] = index == 0 ? 0 : index % dims_.size[d];
+    index = index == 0 ? 0 : index / dims_.size[d];
     at_ += index_[d] * dims_.stride[d] * item_;
   }
   left_ = dims_.size[dims_.rank - 1] - index_[dims_.rank - 1];
@@ -108,8 +138,7 @@ const void* Walker::read(int64_t n, void* buffer) {
     return here;
   }
   if (repeats_) {
-    if (!filled_) load_(at_, 0, kBlock, buffer);
-    filled_ = true;
+    if (n > filled_) load_(at_, 0, filled_ = n, buffer);
     return buffer;
   }
   char* to = static_cast<char*>(buffer);

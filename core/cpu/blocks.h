@@ -10,15 +10,18 @@
 
 namespace cleave::cpu {
 
-inline constexpr int64_t kBlock = 1024;       ///< elements of a buffer
-inline constexpr int64_t kGrainBlocks = 32;   ///< blocks that are worth a thread
-inline constexpr int64_t kLongRow = 64;       ///< rows that are worth a block of their own
+inline constexpr int64_t kBlock = 1024;      ///< elements of a buffer
+inline constexpr int64_t kGrainBlocks = 32;  ///< blocks that are worth a thread
+inline constexpr int64_t kLongRow = 64;      ///< rows that are worth a block of their own
 
 constexpr Compute compute_type(DType t) {
   return t == DType::f64 ? Compute::f64 : is_floating(t) ? Compute::f32 : Compute::i64;
 }
-constexpr DType dtype_of(Compute c) { return c == Compute::f64 ? DType::f64 : c == Compute::f32 ? DType::f32 : DType::i64; }
-constexpr int64_t size_of(Compute c) { return c == Compute::f32 ? 4 : 8; }
+/// The dtype whose elements need no conversion.
+constexpr DType stored_as(Compute c) {
+  return c == Compute::f64 ? DType::f64 : c == Compute::f32 ? DType::f32 : DType::i64;
+}
+constexpr int64_t width_of(Compute c) { return c == Compute::f32 ? 4 : 8; }
 
 /// Sizes and one list of strides, outer dims first.
 struct Dimensions {
@@ -37,6 +40,25 @@ struct Dimensions {
   int64_t offset(int64_t index) const;
 };
 
+/// One list of sizes with two of strides.
+struct PairedDimensions {
+  struct Dim {
+    int64_t size, from, to;
+  };
+  Dimensions from, to;
+
+  void add(const Dim& d) {
+    from.add(d.size, d.from);
+    to.add(d.size, d.to);
+  }
+  Dim at(int d) const { return {to.size[d], from.stride[d], to.stride[d]}; }
+  int rank() const { return to.rank; }
+  /// Fuses neighbours that are one run on both sides, and drops dims of size 1.
+  void coalesce();
+  /// Removes dim d.
+  Dim take(int d);
+};
+
 /// A shape whose dims of size above 1 are walked in the order in which `lead` has them in memory.
 struct Space {
   explicit Space(const View& lead);
@@ -44,8 +66,8 @@ struct Space {
   Dimensions of(const View& view) const;
 
   int64_t total = 1;
-  int rank = 0;        ///< of the shape
-  int walked = 0;      ///< dims in `dim`
+  int rank = 0;    ///< of the shape
+  int walked = 0;  ///< dims in `dim`
   int dim[kMaxDims];
   int64_t size[kMaxDims];
 };
@@ -53,10 +75,12 @@ struct Space {
 /// A position in one operand.
 class Walker {
  public:
-  Walker() = default;
+  Walker() {}  // uninitialised: arrays of walkers are made for every call
   Walker(void* data, DType dtype, Dimensions dims, Compute type);
 
   void seek(int64_t index);
+  /// The same walk over elements that start elsewhere; `seek` next.
+  void rebase(void* data) { data_ = static_cast<char*>(data); }
   /// The best number of elements for the next block, at most n.
   int64_t clip(int64_t n) const;
   /// The next n elements, in place or in `buffer`, which must be this walker's own and keep its content. Advances.
@@ -69,18 +93,18 @@ class Walker {
   bool in_place(int64_t n) const { return dense_ && n <= left_; }
   void advance(int64_t n);
 
-  char* data_ = nullptr;
-  char* at_ = nullptr;
-  int64_t left_ = 0;  // in the innermost row
-  ConvertLoops::Load load_ = nullptr;
-  ConvertLoops::Store store_ = nullptr;
-  int64_t item_ = 0;   // bytes as stored
-  int64_t width_ = 0;  // bytes of the compute type
-  bool dense_ = false;    // rows can be used in place
-  bool repeats_ = false;  // one element, everywhere
-  bool filled_ = false;
+  char* data_;
+  char* at_;
+  int64_t left_;  // in the innermost row
+  ConvertLoops::Load load_;
+  ConvertLoops::Store store_;
+  int64_t item_;     // bytes as stored
+  int64_t width_;    // bytes of the compute type
+  int64_t filled_;   // elements of a buffer that hold the repeated one
+  bool dense_;       // rows can be used in place
+  bool repeats_;     // one element, everywhere
   Dimensions dims_;  // strides in elements
-  int64_t index_[kMaxDims] = {};
+  int64_t index_[kMaxDims];
 };
 
 /// A loop over blocks: inputs and outputs are added in order, then `run` calls body(first, n, in, out) for blocks that

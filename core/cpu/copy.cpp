@@ -2,6 +2,7 @@
 #include <cleave/core/cpu/blocks.h>
 #include <cleave/core/cpu/isa.h>
 #include <cleave/core/cpu/pointwise.h>
+#include <cleave/core/cpu/turned.h>
 
 #include <bit>
 #include <cstring>
@@ -11,58 +12,22 @@ namespace {
 
 constexpr int64_t kGrain = kBlock * kGrainBlocks;
 
-// Both sides of a copy over the same sizes, in the order of dst's memory.
-struct Pair {
-  Dimensions from, to;
-
-  // Fuses neighbours that are one run on both sides.
-  void coalesce() {
-    int kept = 0;
-    for (int d = 0; d < to.rank; ++d) {
-      bool fuse = kept > 0 && from.stride[kept - 1] == from.stride[d] * from.size[d] &&
-                  to.stride[kept - 1] == to.stride[d] * to.size[d];
-      int at = fuse ? kept - 1 : kept++;
-      int64_t n = fuse ? to.size[at] * to.size[d] : to.size[d];
-      from.size[at] = to.size[at] = n;
-      from.stride[at] = from.stride[d];
-      to.stride[at] = to.stride[d];
-    }
-    from.rank = to.rank = kept;
-    if (kept == 0) {
-      from.add(1, 1);
-      to.add(1, 1);
-    }
-  }
-  // Takes dim d out and says what it was.
-  struct Dim {
-    int64_t size, from, to;
-  };
-  Dim take(int d) {
-    Dim out{to.size[d], from.stride[d], to.stride[d]};
-    for (Dimensions* side : {&from, &to}) {
-      for (int k = d; k + 1 < side->rank; ++k) {
-        side->size[k] = side->size[k + 1];
-        side->stride[k] = side->stride[k + 1];
-      }
-      --side->rank;
-    }
-    return out;
-  }
-};
+// The index of the loops for elements of this size.
+int kind_of(DType t) { return std::countr_zero(static_cast<uint64_t>(size_of(t))); }
 
 // The dim that is dense in src while the innermost is dense in dst, else -1.
-int turned_dim(const Pair& p) {
+int turned_dim(const PairedDimensions& p) {
   constexpr int64_t kShort = 8;
-  int inner = p.to.rank - 1;
+  int inner = p.rank() - 1;
   if (p.to.stride[inner] != 1 || p.from.stride[inner] <= 1 || p.to.size[inner] < kShort) return -1;
   for (int d = 0; d < inner; ++d)
     if (p.from.stride[d] == 1 && p.to.size[d] >= kShort) return d;
   return -1;
 }
 
-void copy_turned(Pair p, int dim, const char* src, char* dst, int64_t item, int kind) {
+void copy_turned(PairedDimensions p, int dim, const char* src, char* dst, int64_t item, int kind) {
   constexpr int64_t kStrip = 64;  // rows of dst per task
-  auto columns = p.take(p.to.rank - 1);
+  auto columns = p.take(p.rank() - 1);
   auto rows = p.take(dim);
   int64_t strips = (rows.size + kStrip - 1) / kStrip, outer = p.to.count();
   auto transpose = CLEAVE_PICK(convert_loops).transpose[kind];
@@ -77,8 +42,8 @@ void copy_turned(Pair p, int dim, const char* src, char* dst, int64_t item, int 
   });
 }
 
-void copy_rows(Pair p, const char* src, char* dst, int64_t item, int kind) {
-  auto row = p.take(p.to.rank - 1);
+void copy_rows(PairedDimensions p, const char* src, char* dst, int64_t item, int kind) {
+  auto row = p.take(p.rank() - 1);
   int64_t pieces = (row.size + kGrain - 1) / kGrain, outer = p.to.count();
   auto run = CLEAVE_PICK(convert_loops).copy[kind];
   int64_t grain = std::max<int64_t>(1, kGrain / row.size);
@@ -93,15 +58,18 @@ void copy_rows(Pair p, const char* src, char* dst, int64_t item, int kind) {
 
 void copy_raw(const View& src, const View& dst) {
   Space space(dst);
-  Pair p{space.of(src), space.of(dst)};
+  PairedDimensions p{space.of(src), space.of(dst)};
   p.coalesce();
+  if (p.rank() == 0) p.add({1, 1, 1});
   int64_t item = size_of(dst.dtype);
-  int kind = std::countr_zero(static_cast<uint64_t>(item));
+  int kind = kind_of(dst.dtype);
   int dim = turned_dim(p);
   auto* from = static_cast<const char*>(src.data);
   auto* to = static_cast<char*>(dst.data);
-  if (dim >= 0) copy_turned(p, dim, from, to, item, kind);
-  else copy_rows(p, from, to, item, kind);
+  if (dim >= 0)
+    copy_turned(p, dim, from, to, item, kind);
+  else
+    copy_rows(p, from, to, item, kind);
 }
 
 Compute between(DType a, DType b) {
@@ -109,15 +77,15 @@ Compute between(DType a, DType b) {
   return is_floating(a) || is_floating(b) ? Compute::f32 : Compute::i64;
 }
 
-template <class T>
-void fill_with(const View& dst, T value) {
-  if (dst.numel() == 0) return;
+// `value` has the compute type.
+void fill_with(const View& dst, const void* value, Compute type) {
+  int64_t n = dst.numel();
+  if (n == 0) return;
+  const ConvertLoops& loops = CLEAVE_PICK(convert_loops);
   alignas(8) char element[8];
-  DType t = cleave::dtype_of<T>();
-  View from{&value, t, {}, {}}, one{element, dst.dtype, {}, {}};
-  copy(from, one);
-  View all{element, dst.dtype, dst.shape, Strides(dst.rank(), 0)};
-  copy_raw(all, dst);
+  loops.store[static_cast<int>(dst.dtype)][static_cast<int>(type)](value, 1, element, 1);
+  if (n <= kGrain && dst.contiguous()) return loops.copy[kind_of(dst.dtype)](element, 0, n, dst.data, 1);
+  copy_raw(View{element, dst.dtype, dst.shape, Strides(dst.rank(), 0)}, dst);
 }
 
 }  // namespace
@@ -131,16 +99,36 @@ void copy(const View& src, const View& dst) {
     return;
   }
   Compute type = between(src.dtype, dst.dtype);
-  size_t width = static_cast<size_t>(size_of(type));
+  size_t width = static_cast<size_t>(width_of(type));
   Blocks blocks(dst, type);
-  blocks.in(src);
+  Turned straight(src, dst);
+  blocks.in(straight.view());
   blocks.out(dst);
   blocks.run([width](int64_t, int64_t n, const void* const* from, void* const* to) {
     std::memcpy(to[0], from[0], static_cast<size_t>(n) * width);
   });
 }
 
-void fill(const View& dst, double value) { fill_with(dst, value); }
-void fill(const View& dst, int64_t value) { fill_with(dst, value); }
+Turned::Turned(const View& x, const View& out) : view_(x) {
+  constexpr int64_t kLarge = 1 << 15, kLine = 16;
+  if (!(x.shape == out.shape) || x.contiguous() || x.numel() < kLarge) return;
+  Space space(out);
+  Dimensions d = space.of(x);
+  if (d.stride[d.rank - 1] < kLine || d.size[d.rank - 1] < kLine) return;
+  bool dense_elsewhere = false;
+  for (int k = 0; k + 1 < d.rank; ++k) dense_elsewhere |= d.stride[k] == 1 && d.size[k] >= kLine;
+  if (!dense_elsewhere) return;
+  memory_.emplace(x.numel() * size_of(x.dtype));
+  view_.data = memory_->data();
+  int64_t step = 1;
+  for (int k = space.walked - 1; k >= 0; --k) {
+    view_.strides[space.dim[k]] = step;
+    step *= space.size[k];
+  }
+  copy_raw(x, view_);
+}
+
+void fill(const View& dst, double value) { fill_with(dst, &value, Compute::f64); }
+void fill(const View& dst, int64_t value) { fill_with(dst, &value, Compute::i64); }
 
 }  // namespace cleave::cpu

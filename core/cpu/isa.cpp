@@ -51,8 +51,7 @@ Isa isa() {
 
 void limit_isa(Isa level) {
   int now = static_cast<int>(isa()), wanted = static_cast<int>(level);
-  while (wanted < now && !current.compare_exchange_weak(now, wanted)) {
-  }
+  while (wanted < now && !current.compare_exchange_weak(now, wanted)) {}
 }
 
 std::string_view to_string(Isa level) {

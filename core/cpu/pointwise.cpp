@@ -2,7 +2,7 @@
 #include <cleave/core/cpu/isa.h>
 #include <cleave/core/cpu/loops/functions.h>
 #include <cleave/core/cpu/pointwise.h>
-#include <cleave/core/cpu/scratch.h>
+#include <cleave/core/cpu/turned.h>
 #include <cleave/core/error.h>
 
 #include <cmath>
@@ -51,45 +51,12 @@ Pointwise cheaper(Pointwise fn, PointwiseParams& params) {
   return fn;
 }
 
-bool dense_as(const View& x, const View& out) {
-  return x.dtype == out.dtype && x.shape == out.shape && x.contiguous();
-}
-
-// Whether reading x in out's order touches a cache line for every element, often enough to turn it around first.
-bool is_turned(const View& x, const View& out) {
-  constexpr int64_t kLarge = 1 << 15, kLine = 16;
-  if (!(x.shape == out.shape) || x.numel() < kLarge) return false;
-  Space space(out);
-  Dimensions d = space.of(x);
-  if (d.rank < 2 || d.stride[d.rank - 1] < kLine || d.size[d.rank - 1] < kLine) return false;
-  for (int k = 0; k + 1 < d.rank; ++k)
-    if (d.stride[k] == 1 && d.size[k] >= kLine) return true;
-  return false;
-}
-
-// x copied into `memory`, dense in the order of out.
-View turn(const View& x, const View& out, std::optional<Scratch>& memory) {
-  Space space(out);
-  memory.emplace(x.numel() * size_of(x.dtype));
-  View y = x;
-  y.data = memory->data();
-  int64_t step = 1;
-  for (int k = space.walked - 1; k >= 0; --k) {
-    y.strides[space.dim[k]] = step;
-    step *= space.size[k];
-  }
-  copy(x, y);
-  return y;
-}
+bool dense_as(const View& x, const View& out) { return x.dtype == out.dtype && x.shape == out.shape && x.contiguous(); }
 
 void run(BlockFn f, std::span<const View* const> in, const View& out, PointwiseParams params, Compute type) {
-  View turned[kMaxInputs];
-  std::optional<Scratch> memory[kMaxInputs];
+  std::optional<Turned> straight[kMaxInputs];
   Blocks blocks(out, type);
-  for (size_t k = 0; k < in.size(); ++k) {
-    if (is_turned(*in[k], out)) blocks.in(turned[k] = turn(*in[k], out, memory[k]));
-    else blocks.in(*in[k]);
-  }
+  for (size_t k = 0; k < in.size(); ++k) blocks.in(straight[k].emplace(*in[k], out).view());
   blocks.out(out);
   blocks.run([&](int64_t, int64_t n, const void* const* from, void* const* to) { f(from, to[0], n, params); });
 }
@@ -104,14 +71,16 @@ void pointwise(Pointwise fn, std::span<const View* const> in, const View& out, P
   if (n == 0) return;
   Compute type = choose(fn, in, out, params.p);
   BlockFn f = find(type == Compute::i64 ? fn : cheaper(fn, params), type);
-  bool direct = n <= kBlock * kGrainBlocks && out.dtype == dtype_of(type) && out.contiguous();
+  bool direct = n <= kBlock * kGrainBlocks && out.dtype == stored_as(type) && out.contiguous();
   const void* data[kMaxInputs];
   for (size_t k = 0; k < in.size(); ++k) {
     direct = direct && dense_as(*in[k], out);
     data[k] = in[k]->data;
   }
-  if (direct) f(data, out.data, n, params);
-  else run(f, in, out, params, type);
+  if (direct)
+    f(data, out.data, n, params);
+  else
+    run(f, in, out, params, type);
 }
 
 void accumulate(const View& x, const View& acc) {

@@ -19,8 +19,8 @@ struct ConvertLoops {
   Store store[8][kComputeTypes];
   /// By the logarithm of the element's bytes, 0 to 3.
   void (*copy[4])(const void* from, int64_t from_stride, int64_t n, void* to, int64_t to_stride);
-  /// to[r * to_stride + c] = from[c * from_stride + r] for r < rows, c < columns: in tiles, so that both sides use whole
-  /// cache lines.
+  /// to[r * to_stride + c] = from[c * from_stride + r] for r < rows, c < columns: in tiles, so that both sides use
+  /// whole cache lines.
   void (*transpose[4])(const void* from, int64_t from_stride, int64_t rows, int64_t columns, void* to,
                        int64_t to_stride);
 };

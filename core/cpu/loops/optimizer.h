@@ -1,0 +1,20 @@
+// Parameter updates over dense blocks of f32 or f64.
+#pragma once
+#include <cleave/core/cpu/loops/convert.h>
+#include <cleave/core/cpu/optimizer.h>
+
+namespace cleave::cpu {
+
+/// Outputs may be the inputs of the same meaning.
+struct OptimizerLoops {
+  /// in: param, grad, m, v; out: param, m, v.
+  void (*adam_f32)(const void* const* in, void* const* out, int64_t n, const AdamStep& step);
+  void (*adam_f64)(const void* const* in, void* const* out, int64_t n, const AdamStep& step);
+  /// in: param, grad, and buffer if there is one; out: param, and buffer.
+  void (*sgd_f32)(const void* const* in, void* const* out, int64_t n, const SgdStep& step, bool buffer);
+  void (*sgd_f64)(const void* const* in, void* const* out, int64_t n, const SgdStep& step, bool buffer);
+};
+
+CLEAVE_EACH_ISA(extern const OptimizerLoops optimizer_loops)
+
+}  // namespace cleave::cpu

@@ -27,6 +27,9 @@ class MeshState {
   /// This rank's coordinates; zeros if it is no member.
   const std::array<int, kMaxAxes>& coordinates() const { return coordinates_; }
   std::array<int, kMaxAxes> coordinates_of(int index) const;  ///< of the index-th rank of the mesh
+  int index_of(const std::array<int, kMaxAxes>& coordinates) const;
+  /// Coordinates of the ranks of `communicator(mask)`, in its order.
+  std::vector<std::array<int, kMaxAxes>> group(AxisMask mask) const;
   /// Index of an axis; throws LayoutError "mesh(dp=2, tp=4) has no axis dq; its axes are dp, tp".
   int axis(std::string_view name) const;
   AxisMask all_axes() const { return (AxisMask{1} << axes_.size()) - 1; }
@@ -52,5 +55,10 @@ class MeshState {
   mutable std::map<AxisMask, std::unique_ptr<Communicator>> communicators_;
   mutable std::unordered_map<const void*, std::shared_ptr<void>> caches_;
 };
+
+namespace detail {
+/// "partial(pp, tp)", "partial(max: tp)"; "" if no axis is partial.
+std::string partial_text(const LayoutData& data);
+}  // namespace detail
 
 }  // namespace cleave::dist

@@ -36,11 +36,11 @@ struct Step {
 struct RedistributionPlan {
   TensorType from;
   const LayoutData* to = nullptr;
-  std::vector<Step> steps;
+  std::vector<Step> steps{};
   int64_t bytes = 0;
   double seconds = 0;
   int64_t peak_bytes = 0;
-  std::string reason;  ///< why these steps, in words
+  std::string reason{};  ///< why these steps, in words
 };
 /// A line per step: kind, axes, layouts, bytes; then the total and the reason.
 std::string to_string(const RedistributionPlan& plan);

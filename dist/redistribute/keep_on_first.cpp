@@ -1,0 +1,21 @@
+// keep_on_first: R -> P. The rank with coordinate 0 on the axes keeps the value, the rest hold zeros: exact for every
+// dtype. For max and min every rank keeps it: the extremum of equal terms is the term.
+#include <cleave/core/primitives.h>
+#include <cleave/dist/mesh_state.h>
+#include <cleave/dist/redistribute/blocks.h>
+#include <cleave/dist/redistribute/steps.h>
+
+namespace cleave::dist::steps {
+
+Tensor keep_on_first(const Tensor& x, const Step& step) {
+  const MeshState& mesh = *step.before->mesh;
+  bool first = true;
+  for (size_t a = 0; a < mesh.axes().size(); ++a)
+    if (step.axes & axis_bit(static_cast<int>(a))) first = first && mesh.coordinates()[a] == 0;
+  if (first || step.after->op != ReduceOp::sum) return relabel(x, step.after);
+  Tensor out = make_block(x, step.after);
+  cleave::detail::fill_view(x.device(), out.impl()->view, 0);
+  return out;
+}
+
+}  // namespace cleave::dist::steps

@@ -5,6 +5,7 @@
 // by one side, and scaling by numbers pass them on; everything else resolves them first.
 #pragma once
 #include <cleave/core/tensor.h>
+#include <cleave/ops/number.h>
 
 namespace cleave {
 
@@ -18,25 +19,25 @@ Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor floor_divide(const Tensor& a, const Tensor& b);  ///< floor(a / b); not differentiable
 Tensor remainder(const Tensor& a, const Tensor& b);     ///< a - b floor(a / b), the divisor's sign; not differentiable
 
-Tensor add(const Tensor& a, double b);
-Tensor sub(const Tensor& a, double b);
-Tensor mul(const Tensor& a, double b);
-Tensor div(const Tensor& a, double b);
-Tensor maximum(const Tensor& a, double b);
-Tensor minimum(const Tensor& a, double b);
+Tensor add(const Tensor& a, Number b);
+Tensor sub(const Tensor& a, Number b);
+Tensor mul(const Tensor& a, Number b);
+Tensor div(const Tensor& a, Number b);
+Tensor maximum(const Tensor& a, Number b);
+Tensor minimum(const Tensor& a, Number b);
 
 Tensor operator+(const Tensor& a, const Tensor& b);
 Tensor operator-(const Tensor& a, const Tensor& b);
 Tensor operator*(const Tensor& a, const Tensor& b);
 Tensor operator/(const Tensor& a, const Tensor& b);
-Tensor operator+(const Tensor& a, double b);
-Tensor operator-(const Tensor& a, double b);
-Tensor operator*(const Tensor& a, double b);
-Tensor operator/(const Tensor& a, double b);
-Tensor operator+(double a, const Tensor& b);
-Tensor operator-(double a, const Tensor& b);
-Tensor operator*(double a, const Tensor& b);
-Tensor operator/(double a, const Tensor& b);
+Tensor operator+(const Tensor& a, Number b);
+Tensor operator-(const Tensor& a, Number b);
+Tensor operator*(const Tensor& a, Number b);
+Tensor operator/(const Tensor& a, Number b);
+Tensor operator+(Number a, const Tensor& b);
+Tensor operator-(Number a, const Tensor& b);
+Tensor operator*(Number a, const Tensor& b);
+Tensor operator/(Number a, const Tensor& b);
 
 /// bool results.
 Tensor eq(const Tensor& a, const Tensor& b);
@@ -45,12 +46,12 @@ Tensor lt(const Tensor& a, const Tensor& b);
 Tensor le(const Tensor& a, const Tensor& b);
 Tensor gt(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, const Tensor& b);
-Tensor eq(const Tensor& a, double b);
-Tensor ne(const Tensor& a, double b);
-Tensor lt(const Tensor& a, double b);
-Tensor le(const Tensor& a, double b);
-Tensor gt(const Tensor& a, double b);
-Tensor ge(const Tensor& a, double b);
+Tensor eq(const Tensor& a, Number b);
+Tensor ne(const Tensor& a, Number b);
+Tensor lt(const Tensor& a, Number b);
+Tensor le(const Tensor& a, Number b);
+Tensor gt(const Tensor& a, Number b);
+Tensor ge(const Tensor& a, Number b);
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
@@ -58,6 +59,6 @@ Tensor logical_xor(const Tensor& a, const Tensor& b);
 /// a where condition (bool) holds, else b; all three broadcast. Throws DTypeError for another condition.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 /// x with `value` where mask (bool) holds.
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Number value);
 
 }  // namespace cleave

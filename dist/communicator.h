@@ -21,8 +21,8 @@ struct Collective {
   const void* send = nullptr;
   void* recv = nullptr;
   int64_t count = 0;                        ///< all_reduce, broadcast, send, recv: elements of the buffer
-  std::span<const int64_t> send_counts;     ///< all_to_all: by destination; reduce_scatter: of each rank's result
-  std::span<const int64_t> recv_counts;     ///< all_to_all and all_gather: by source
+  std::span<const int64_t> send_counts{};   ///< all_to_all: by destination; reduce_scatter: of each rank's result
+  std::span<const int64_t> recv_counts{};   ///< all_to_all and all_gather: by source
   DType dtype = DType::f32;
   ReduceOp op = ReduceOp::sum;
   int peer = 0;                             ///< root of a broadcast; the other side of send and recv
@@ -62,12 +62,14 @@ class Communicator {
                   const char* label = "all_to_all");
   void broadcast(void* data, int64_t count, DType dtype, int root = 0, Device device = Device::Cpu,
                  const char* label = "broadcast");
-  /// Point to point: not collective, not compared; messages between two ranks keep their order.
+  /// Point to point: not collective, not compared; messages between two ranks keep their order. `send` may wait until
+  /// the message is received. Throws CommError at the receiver if its size is another.
   void send(const void* data, int64_t count, DType dtype, int to, Device device = Device::Cpu);
   void recv(void* data, int64_t count, DType dtype, int from, Device device = Device::Cpu);
   void barrier();
 
-  /// Any of the collectives, without waiting; buffers and counts must stay alive until `wait()`.
+  /// Any of the collectives, without waiting; buffers and counts must stay alive until `wait()`. In place where the
+  /// blocking call is; an all_reduce may have both buffers, a send_recv has one. Waits may come in any order.
   std::unique_ptr<Pending> start(const Collective& call);
 
   /// Axis names for messages and counters, e.g. "dp.tp".
@@ -75,13 +77,17 @@ class Communicator {
 
  protected:
   Communicator(int rank, int size, std::string name) : rank_(rank), size_(size), name_(std::move(name)) {}
+  /// Collectives on valid arguments; all_reduce and broadcast are in place (`send` equals `recv`). In checked mode they
+  /// compare the members' calls before any result is written. Meta: nothing moves.
   virtual void run(const Collective& call) = 0;
   virtual std::unique_ptr<Pending> begin(const Collective& call) = 0;
-  /// Exchanges `mine` among the members: the text of every rank's call, or nothing if all agree.
-  virtual std::vector<std::string> compare(const std::string& mine) = 0;
+  virtual void send_bytes(const void* data, int64_t bytes, int to) = 0;
+  virtual void receive_bytes(void* data, int64_t bytes, int from) = 0;
+  /// Number of this communicator's collectives so far, with the current one.
+  uint64_t sequence() const { return sequence_; }
 
  private:
-  void enter(const Collective& call);  // checks and counts
+  Collective enter(const Collective& call);  // checks, counts, makes it in place
   int rank_, size_;
   std::string name_;
   uint64_t sequence_ = 0;
@@ -95,6 +101,7 @@ struct CommCount {
   CollectiveKind kind = CollectiveKind::all_reduce;
   int64_t bytes = 0;
   int64_t count = 0;
+  double seconds = 0;  ///< what the cost model gives, see cost_model.h
 };
 /// One collective, as recorded while `record_collectives(true)`.
 struct CommEvent {
@@ -106,14 +113,16 @@ struct CommEvent {
   std::string label;
 };
 
-/// This rank's traffic since `reset_comm_counts()`, in a fixed order. Groups of one rank are not counted.
+/// This rank's traffic since `reset_comm_counts()`, by phase (forward, which is also the phase outside any scope,
+/// backward, optimizer, others), axis and kind. Groups of one rank, barriers and the receiving side of point to point
+/// are not counted.
 std::vector<CommCount> comm_counts();
 void reset_comm_counts();
-/// Also keep a list of single collectives, for tests and `explain`.
+/// Also keep a list of single collectives, for tests and `explain`; switching it on empties the list.
 void record_collectives(bool on);
 std::vector<CommEvent> recorded_collectives();
 
-/// Names the phase that traffic is counted under, for a scope of this rank.
+/// Names the phase that traffic is counted under, for a scope of this rank. The text must outlive the counts.
 class PhaseScope {
  public:
   explicit PhaseScope(const char* phase);

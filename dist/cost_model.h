@@ -8,7 +8,7 @@ namespace cleave::dist {
 
 /// Constants of one interconnect. The defaults are round numbers for ranks of one host; only ratios matter to plans.
 struct CostModel {
-  double latency = 2e-6;       ///< seconds per round of messages
+  double latency = 2e-6;            ///< seconds per round of messages
   double seconds_per_byte = 1e-10;  ///< of a link: 10 GB/s
 };
 
@@ -31,12 +31,16 @@ constexpr double collective_seconds(CollectiveKind kind, int64_t ranks, int64_t 
   double start = detail::rounds(ranks) * model.latency;
   switch (kind) {
     case CollectiveKind::all_reduce:
-    case CollectiveKind::broadcast: return start + 2 * others * whole;
+    case CollectiveKind::broadcast:
+      return start + 2 * others * whole;
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:
-    case CollectiveKind::all_to_all: return start + others * whole;
-    case CollectiveKind::send_recv: return model.latency + whole;
-    case CollectiveKind::barrier: break;
+    case CollectiveKind::all_to_all:
+      return start + others * whole;
+    case CollectiveKind::send_recv:
+      return model.latency + whole;
+    case CollectiveKind::barrier:
+      break;
   }
   return start;
 }

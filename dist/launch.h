@@ -27,6 +27,8 @@ class World {
   int local_size() const;
   /// "self", "threads", "mpi", "simulated".
   const char* backend() const;
+  /// The program's arguments without its name and without those that `launch` took; empty outside `launch`.
+  const std::vector<std::string>& arguments() const;
   /// All ranks.
   Communicator& communicator();
   /// A communicator of some ranks, `ranks` in its order; called by its members only.
@@ -50,10 +52,14 @@ struct LaunchOptions {
 };
 
 /// Runs `main` on every rank and returns the exit code (0, or 1 after an error, which is printed once per rank). Takes
-/// `--ranks N` out of the arguments: N thread ranks. Under mpirun each process is one rank, and `--ranks` must agree
-/// with it if given. Otherwise one rank. Sets each rank's threads to floor(cores / ranks of the host), at least 1, or
-/// to CLEAVE_THREADS. An exception on one rank ends the others with PeerError at their current or next collective.
-/// SIGINT and SIGTERM raise `Interrupted` on every rank at its next collective or `check_interrupt()`.
+/// `--ranks N` (or `--ranks=N`, before any `--`): N thread ranks. The caller's argc cannot change, so these are moved
+/// behind the other arguments in argv; `World::arguments()` is without them. Under mpirun each process is one rank, and
+/// `--ranks` must agree with it if given; launch once per process there. Otherwise one rank. Thread ranks start with
+/// fresh thread-local state, alike on every rank, and leave the caller's (its random stream, say) untouched. Sets each
+/// rank's threads to floor(cores / ranks of the host), at least 1, or to CLEAVE_THREADS. CLEAVE_WATCHDOG: seconds, see
+/// LaunchOptions. An exception on one rank ends the others with PeerError at their current or next collective. SIGINT
+/// and SIGTERM raise `Interrupted` on every rank at its current or next collective or `check_interrupt()`; the second
+/// one ends the process at once.
 int launch(int argc, char** argv, const std::function<void(World&)>& main);
 
 /// Runs `main` on thread ranks of this process and rethrows the error of the rank that failed first: for tests and tools.

@@ -1,0 +1,61 @@
+#include <cleave/dist/communicator.h>
+#include <cleave/dist/cost_model.h>
+#include <cleave/dist/internal/counters.h>
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+namespace cleave::dist {
+namespace {
+
+struct Traffic {
+  const char* phase = "forward";
+  std::vector<CommCount> counts;
+  bool recording = false;
+  std::vector<CommEvent> events;
+};
+thread_local Traffic traffic;
+
+int order(const std::string& phase) {
+  return phase == "forward" ? 0 : phase == "backward" ? 1 : phase == "optimizer" ? 2 : 3;
+}
+
+// A program has a handful of (phase, axis, kind), so a scan is as fast as a table.
+CommCount& entry(const char* phase, const std::string& axis, CollectiveKind kind) {
+  for (CommCount& c : traffic.counts)
+    if (c.kind == kind && c.axis == axis && c.phase == phase) return c;
+  return traffic.counts.emplace_back(CommCount{phase, axis, kind});
+}
+
+}  // namespace
+
+void detail::count_collective(const Collective& call, const std::string& axis, int ranks, int64_t bytes,
+                              int64_t whole) {
+  CommCount& c = entry(traffic.phase, axis, call.kind);
+  c.bytes += bytes;
+  c.count += 1;
+  c.seconds += collective_seconds(call.kind, ranks, whole);
+  if (traffic.recording) traffic.events.push_back({traffic.phase, axis, call.kind, bytes, call.dtype, call.label});
+}
+
+std::vector<CommCount> comm_counts() {
+  auto sorted = traffic.counts;
+  auto key = [](const CommCount& c) { return std::tuple(order(c.phase), c.phase, c.axis, c.kind); };
+  std::sort(sorted.begin(), sorted.end(), [&](const CommCount& a, const CommCount& b) { return key(a) < key(b); });
+  return sorted;
+}
+
+void reset_comm_counts() { traffic.counts.clear(); }
+
+void record_collectives(bool on) {
+  traffic.recording = on;
+  if (on) traffic.events.clear();
+}
+
+std::vector<CommEvent> recorded_collectives() { return traffic.events; }
+
+PhaseScope::PhaseScope(const char* phase) : before_(traffic.phase) { traffic.phase = phase; }
+PhaseScope::~PhaseScope() { traffic.phase = before_; }
+
+}  // namespace cleave::dist

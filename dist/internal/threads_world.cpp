@@ -1,0 +1,73 @@
+#include <cleave/dist/internal/threads_world.h>
+
+#include <cleave/core/error.h>
+#include <cleave/dist/internal/threads_group.h>
+
+#include <thread>
+
+#include <fmt/format.h>
+
+namespace cleave::dist::detail {
+
+ThreadWorld::ThreadWorld(int ranks, double watchdog_seconds)
+    : size(ranks),
+      watchdog(watchdog_seconds),
+      crowded(static_cast<unsigned>(ranks) > std::thread::hardware_concurrency()),
+      left_(static_cast<size_t>(ranks)),
+      places_(static_cast<size_t>(ranks)) {}
+
+ThreadWorld::~ThreadWorld() = default;
+
+void ThreadWorld::fail(int rank, const std::string& text) {
+  std::lock_guard lock(mutex_);
+  if (failed_ >= 0) return;
+  failed_ = rank;
+  message_ = text;
+  stopped_.store(true, std::memory_order_seq_cst);
+}
+
+int ThreadWorld::first_failed() const {
+  std::lock_guard lock(mutex_);
+  return failed_;
+}
+
+// An interrupt stops the world before it is thrown: a rank that leaves a collective must know that nobody reads its
+// buffers any more, and readers look at `stopped`.
+void ThreadWorld::give_up(int rank) {
+  if (interrupt_signal()) {
+    fail(rank, fmt::format("rank {} was interrupted", rank));
+    check_interrupt();
+  }
+  std::lock_guard lock(mutex_);
+  throw PeerError(failed_, message_);
+}
+
+std::shared_ptr<ThreadGroup> ThreadWorld::group(const std::vector<int>& ranks, const std::string& axis, int creation) {
+  std::lock_guard lock(mutex_);
+  auto it = groups_.try_emplace({ranks, axis, creation}).first;
+  Entry& entry = it->second;
+  if (!entry.group) entry.group = std::make_shared<ThreadGroup>(ranks, axis);
+  auto found = entry.group;
+  if (++entry.joined == ranks.size()) groups_.erase(it);
+  return found;
+}
+
+void ThreadWorld::set_place(int rank, const std::string& text) {
+  std::lock_guard lock(mutex_);
+  places_[static_cast<size_t>(rank)] = text;
+}
+
+std::string ThreadWorld::places(const std::vector<int>& ranks) const {
+  std::lock_guard lock(mutex_);
+  std::string text;
+  for (int r : ranks) {
+    const std::string& where = places_[static_cast<size_t>(r)];
+    text += fmt::format("{}rank {} {}", text.empty() ? "" : "; ", r,
+                        has_left(r)     ? "has returned"
+                        : where.empty() ? "waits in no collective"
+                                        : "waits in " + where);
+  }
+  return text;
+}
+
+}  // namespace cleave::dist::detail

@@ -1,0 +1,102 @@
+// Ranks as threads of one process: what they share, and how one of them waits for another.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <cleave/dist/internal/world_backend.h>
+
+namespace cleave::dist::detail {
+
+class ThreadGroup;
+
+/// Shared by all rank threads.
+class ThreadWorld {
+ public:
+  ThreadWorld(int ranks, double watchdog_seconds);
+  ~ThreadWorld();
+
+  const int size;
+  const double watchdog;  ///< seconds; 0: never
+  const bool crowded;     ///< more ranks than cores: spinning would keep others from running
+
+  /// The first failure of the world ends every wait; `text` is the message of the others' PeerError.
+  void fail(int rank, const std::string& text);
+  /// `rank` left the launched function without an error.
+  void leave(int rank) { left_[static_cast<size_t>(rank)].store(true, std::memory_order_seq_cst); }
+  bool has_left(int rank) const { return left_[static_cast<size_t>(rank)].load(std::memory_order_seq_cst); }
+  bool stopped() const { return stopped_.load(std::memory_order_seq_cst); }
+  int first_failed() const;  ///< -1: none
+  /// Throws Interrupted or PeerError if the program was interrupted or the world stopped.
+  void check(int rank) {
+    if (interrupt_signal() || stopped()) give_up(rank);
+  }
+  [[noreturn]] void give_up(int rank);
+
+  std::shared_ptr<ThreadGroup> group(const std::vector<int>& ranks, const std::string& axis, int creation);
+
+  /// Where a rank sleeps, for reports; empty: it does not.
+  void set_place(int rank, const std::string& text);
+  /// "rank 1 waits in ...; rank 3 is not in a collective".
+  std::string places(const std::vector<int>& ranks) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::atomic<bool> stopped_{false};
+  int failed_ = -1;
+  std::string message_;
+  std::vector<std::atomic<bool>> left_;
+  std::vector<std::string> places_;
+  struct Entry {
+    std::shared_ptr<ThreadGroup> group;
+    size_t joined = 0;
+  };
+  std::map<std::tuple<std::vector<int>, std::string, int>, Entry> groups_;
+};
+
+class ThreadCall;
+
+/// One rank's part of a ThreadWorld. Only its own thread uses it.
+class ThreadBackend : public WorldBackend {
+ public:
+  ThreadBackend(std::shared_ptr<ThreadWorld> shared, int rank)
+      : WorldBackend("threads", rank, shared->size, shared->size), world(std::move(shared)) {}
+  std::unique_ptr<Communicator> make_communicator(const std::vector<int>& ranks, const std::string& axis) override;
+
+  /// Does this rank's part of the started calls whose members have all arrived, so that waits may come in any order.
+  void progress();
+
+  const std::shared_ptr<ThreadWorld> world;
+  std::vector<ThreadCall*> started;  ///< in order of start; its part is not yet done
+};
+
+/// Sleepers of one group. Those who change what they may wait for call `wake`.
+class Alarm {
+ public:
+  void wake() {
+    if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
+    std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+  /// Returns when `ready`, or after some time.
+  template <class Ready>
+  void sleep(Ready&& ready, std::chrono::microseconds most) {
+    std::unique_lock lock(mutex_);
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    changed_.wait_for(lock, most, ready);
+    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  alignas(64) std::atomic<int> sleepers_{0};
+};
+
+}  // namespace cleave::dist::detail

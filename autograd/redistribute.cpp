@@ -39,6 +39,7 @@ Tensor redistribute_taped(const Tensor& x, const LayoutData* to, const char* lab
   Tensor y = dist::redistribute_data(x, to, label);
   // A cut may come back as the storage of x: a handle of its own carries the tape.
   if (y.impl() == x.impl() || y.impl()->autograd) y = y.detach();
+  if (y.storage() != x.storage()) y.impl()->storage->mark_redistributed();
   y.impl()->parameter = x.impl()->parameter;
   const Tensor* inputs[] = {&x};
   if (should_record(inputs)) {

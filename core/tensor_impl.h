@@ -15,6 +15,9 @@ class Storage {
   Device device() const { return device_; }
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump() { version_.fetch_add(1, std::memory_order_relaxed); }
+  /// Made by a redistribution: writes would not reach the tensor it came from.
+  bool redistributed() const { return redistributed_; }
+  void mark_redistributed() { redistributed_ = true; }
 
  private:
   friend struct detail::TensorImpl;
@@ -23,6 +26,7 @@ class Storage {
   std::atomic<uint32_t> references_{1};
   std::atomic<uint32_t> version_{0};
   Device device_ = Device::Cpu;
+  bool redistributed_ = false;
   int64_t bytes_ = 0;
   detail::Allocation block_;
 };

@@ -80,7 +80,10 @@ class Walker {
 
   void seek(int64_t index);
   /// The same walk over elements that start elsewhere; `seek` next.
-  void rebase(void* data) { data_ = static_cast<char*>(data); }
+  void rebase(void* data) {
+    data_ = static_cast<char*>(data);
+    filled_ = 0;
+  }
   /// The best number of elements for the next block, at most n.
   int64_t clip(int64_t n) const;
   /// The next n elements, in place or in `buffer`, which must be this walker's own and keep its content. Advances.

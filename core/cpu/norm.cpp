@@ -24,7 +24,7 @@ bool merge(View& x, int dims) {
   for (int d = x.rank() - 1; d >= keep; --d) {
     if (x.shape[d] == 1) continue;
     if (size == 1) step = x.strides[d];
-    else if (x.strides[d] != step * size) return false;
+    else if (size != 0 && x.strides[d] != step * size) return false;
     size *= x.shape[d];
   }
   x.shape.resize(keep);

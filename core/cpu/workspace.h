@@ -3,12 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <new>
 #include <utility>
 
 namespace cleave::cpu {
 
 /// An aligned array of n uninitialised elements for the time of a scope. One at a time per thread and per `Slot`
-/// comes from the block kept by the thread, further ones from the system. Throws nothing.
+/// comes from the block kept by the thread, further ones from the system.
 template <class T, int Slot = 0>
 class Workspace {
  public:
@@ -18,7 +19,7 @@ class Workspace {
     if (block_.bytes >= bytes) return;
     std::free(block_.data);
     block_ = {std::aligned_alloc(64, bytes), bytes};
-    if (!block_.data) std::abort();
+    if (!block_.data) throw std::bad_alloc();
   }
   ~Workspace() {
     Kept& kept = mine();

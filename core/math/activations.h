@@ -1,4 +1,5 @@
-// Activations and their derivatives, from one exponential each.
+// Activations and their derivatives, from one exponential each. Sums of two products are avoided: the compiler may fuse
+// either product, and not the same one in a vectorised loop and in its remainder.
 #pragma once
 #include <cleave/core/math/exp.h>
 
@@ -104,7 +105,7 @@ CLEAVE_HD T gelu(T x) {
 template <class T>
 CLEAVE_HD T gelu_derivative(T x) {
   x = detail::inside(x, detail::kGeluFar<T>);
-  T below = T(0.5) * (T(1) + erf(x * T(0.70710678118654752440)));
+  T below = T(0.5) + T(0.5) * erf(x * T(0.70710678118654752440));
   return below + x * T(0.39894228040143267794) * exp(T(-0.5) * x * x);
 }
 

@@ -9,16 +9,15 @@ void adam(const void* const* in, void* const* out, int64_t n, const AdamStep& s)
   const T *w = static_cast<const T*>(in[0]), *g = static_cast<const T*>(in[1]);
   const T *m = static_cast<const T*>(in[2]), *v = static_cast<const T*>(in[3]);
   T *w_out = static_cast<T*>(out[0]), *m_out = static_cast<T*>(out[1]), *v_out = static_cast<T*>(out[2]);
-  T b1 = static_cast<T>(s.beta1), a1 = static_cast<T>(1 - s.beta1);
-  T b2 = static_cast<T>(s.beta2), a2 = static_cast<T>(1 - s.beta2);
+  T a1 = static_cast<T>(1 - s.beta1), a2 = static_cast<T>(1 - s.beta2);
   T rate = static_cast<T>(s.lr / s.correction1), root = static_cast<T>(1 / __builtin_sqrt(s.correction2));
   T eps = static_cast<T>(s.eps), added = static_cast<T>(s.decoupled ? 0 : s.decay);
   T kept = static_cast<T>(s.decoupled ? 1 - s.lr * s.decay : 1);
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     T gi = g[i] + added * w[i];
-    T mi = b1 * m[i] + a1 * gi;
-    T vi = b2 * v[i] + a2 * gi * gi;
+    T mi = m[i] + a1 * (gi - m[i]);
+    T vi = v[i] + a2 * (gi * gi - v[i]);
     w_out[i] = kept * w[i] - rate * mi / (math::sqrt(vi) * root + eps);
     m_out[i] = mi;
     v_out[i] = vi;

@@ -4,13 +4,15 @@
 namespace cleave::cpu::CLEAVE_ISA {
 namespace {
 
-void words(uint64_t seed, uint64_t call, uint64_t first, int64_t counters, uint32_t* to) {
+void words(uint64_t seed, uint64_t call, uint64_t first, int64_t counters, uint32_t* __restrict to) {
   for (int64_t i = 0; i < counters; ++i) {
-    math::Words w = math::philox(seed, call, first + static_cast<uint64_t>(i));
-    to[4 * i] = w.v[0];
-    to[4 * i + 1] = w.v[1];
-    to[4 * i + 2] = w.v[2];
-    to[4 * i + 3] = w.v[3];
+    uint64_t counter = first + static_cast<uint64_t>(i);
+    uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32), c2, c3;
+    math::philox(seed, call, c0, c1, c2, c3);
+    to[4 * i] = c0;
+    to[4 * i + 1] = c1;
+    to[4 * i + 2] = c2;
+    to[4 * i + 3] = c3;
   }
 }
 
@@ -22,7 +24,7 @@ void words(uint64_t seed, uint64_t call, uint64_t first, int64_t counters, uint3
 }
 
 template <class T>
-void uniform(const uint32_t* words, int64_t n, RandomScale scale, T* to) {
+void uniform(const uint32_t* words, int64_t n, RandomScale scale, T* __restrict to) {
   T low = static_cast<T>(scale.low), range = static_cast<T>(scale.range), most = static_cast<T>(scale.most);
   for (int64_t i = 0; i < n; ++i) {
     T v = low + uniform_at(words, i, T{}) * range;
@@ -31,12 +33,13 @@ void uniform(const uint32_t* words, int64_t n, RandomScale scale, T* to) {
 }
 
 template <class T>
-void normal(const uint32_t* words, int64_t n, RandomScale scale, T* to) {
+void normal(const uint32_t* words, int64_t n, RandomScale scale, T* __restrict to) {
   T mean = static_cast<T>(scale.low), std = static_cast<T>(scale.range);
   for (int64_t j = 0; j < n / 2; ++j) {
-    auto z = math::normals(uniform_at(words, 2 * j, T{}), uniform_at(words, 2 * j + 1, T{}));
-    to[2 * j] = mean + z.first * std;
-    to[2 * j + 1] = mean + z.second * std;
+    T first, second;
+    math::normals(uniform_at(words, 2 * j, T{}), uniform_at(words, 2 * j + 1, T{}), first, second);
+    to[2 * j] = mean + first * std;
+    to[2 * j + 1] = mean + second * std;
   }
 }
 

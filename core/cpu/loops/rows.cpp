@@ -2,7 +2,7 @@
 // of any length costs one read from memory for each pass that needs all of it.
 #include <cleave/core/cpu/loops/rows.h>
 #include <cleave/core/cpu/loops/simd.h>
-#include <cleave/core/math/exp.h>
+#include <cleave/core/math/exp_flush.h>
 
 namespace cleave::cpu::CLEAVE_ISA {
 namespace {
@@ -12,17 +12,26 @@ constexpr int64_t kPiece = 512;
 [[gnu::always_inline]] inline float sqrt1(float x) { return __builtin_sqrtf(x); }
 [[gnu::always_inline]] inline double sqrt1(double x) { return __builtin_sqrt(x); }
 
-// Sum of exp(x - shift); the pieces' sums are added in f64. `y`, if not null, receives the terms.
+// Sum of exp(x - shift), in lanes for each piece; the pieces' sums are added in f64. `y`, if not null, receives the terms.
 template <class T>
 T sum_exp(const T* x, int64_t n, T shift, T* y) {
-  T piece[kPiece];
+  constexpr int64_t L = kLanes<T>;
   double sum = 0;
   for (int64_t begin = 0; begin < n; begin += kPiece) {
-    int64_t count = n - begin < kPiece ? n - begin : kPiece;
-    const T* from = x + begin;
-    T* to = y ? y + begin : piece;
-    for (int64_t i = 0; i < count; ++i) to[i] = math::exp(from[i] - shift);
-    sum += static_cast<double>(sum_row(to, count));
+    int64_t end = n - begin < kPiece ? n : begin + kPiece, i = begin;
+    T part[L] = {};
+    for (; i + L <= end; i += L) {
+      T e[L];
+      for (int64_t c = 0; c < L; ++c) e[c] = math::exp_flush(x[i + c] - shift);
+      for (int64_t c = 0; c < L; ++c) part[c] += e[c];
+      if (y) __builtin_memcpy(y + i, e, sizeof e);
+    }
+    for (int64_t c = 0; i + c < end; ++c) {
+      T e = math::exp_flush(x[i + c] - shift);
+      part[c] += e;
+      if (y) y[i + c] = e;
+    }
+    sum += static_cast<double>(total<T>(load(part)));
   }
   return static_cast<T>(sum);
 }
@@ -43,7 +52,7 @@ template <class T>
 void softmax_backward(const T* y, const T* dy, int64_t n, bool log, T* dx) {
   if (log) {
     T sum = sum_row(dy, n);
-    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - math::exp(y[i]) * sum;
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - math::exp_flush(y[i]) * sum;
   } else {
     T sum = dot_row(dy, y, n);
     for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - sum);
@@ -146,7 +155,7 @@ void cross_entropy(const T* x, int64_t n, T shift, bool sum, T* terms) {
 
 template <class T>
 void cross_entropy_backward(const T* x, int64_t n, T shift, T scale, T add, T* dx) {
-  for (int64_t i = 0; i < n; ++i) dx[i] = scale * math::exp(x[i] - shift) + add;
+  for (int64_t i = 0; i < n; ++i) dx[i] = scale * math::exp_flush(x[i] - shift) + add;
 }
 
 template <class T>

@@ -24,29 +24,48 @@ using Simd = typename SimdOf<T>::type;
 template <class T>
 inline constexpr int kLanes = 64 / sizeof(T);
 
-// Vectors go by reference: passing them by value would depend on the instruction set.
+// Vectors go by reference: passing them by value would depend on the instruction set. (Not to be bound to `auto&`, which
+// forgets that they are not aligned.)
 template <class T>
 [[gnu::always_inline]] inline const typename SimdOf<T>::loose& load(const T* p) {
   return *reinterpret_cast<const typename SimdOf<T>::loose*>(p);
 }
 
+// Some lanes of a vector; the functions below halve it.
+#define CLEAVE_LANES(v, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
+
 template <class T>
 [[gnu::always_inline]] inline T total(const Simd<T>& v) {
-  T part[kLanes<T>];
-  __builtin_memcpy(part, &v, sizeof v);
-  for (int step = kLanes<T> / 2; step > 0; step /= 2)
-    for (int i = 0; i < step; ++i) part[i] += part[i + step];
-  return part[0];
+  if constexpr (sizeof(T) == 4) {
+    auto a = CLEAVE_LANES(v, 0, 1, 2, 3, 4, 5, 6, 7) + CLEAVE_LANES(v, 8, 9, 10, 11, 12, 13, 14, 15);
+    auto b = CLEAVE_LANES(a, 0, 1, 2, 3) + CLEAVE_LANES(a, 4, 5, 6, 7);
+    return (b[0] + b[2]) + (b[1] + b[3]);
+  } else {
+    auto a = CLEAVE_LANES(v, 0, 1, 2, 3) + CLEAVE_LANES(v, 4, 5, 6, 7);
+    return (a[0] + a[2]) + (a[1] + a[3]);
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline T greater(T a, T b) {
+  return b > a ? b : a;
 }
 
 template <class T>
 [[gnu::always_inline]] inline T largest(const Simd<T>& v) {
-  T part[kLanes<T>];
-  __builtin_memcpy(part, &v, sizeof v);
-  for (int step = kLanes<T> / 2; step > 0; step /= 2)
-    for (int i = 0; i < step; ++i) part[i] = part[i + step] > part[i] ? part[i + step] : part[i];
-  return part[0];
+  if constexpr (sizeof(T) == 4) {
+    auto a = CLEAVE_LANES(v, 0, 1, 2, 3, 4, 5, 6, 7), b = CLEAVE_LANES(v, 8, 9, 10, 11, 12, 13, 14, 15);
+    a = b > a ? b : a;
+    auto c = CLEAVE_LANES(a, 0, 1, 2, 3), d = CLEAVE_LANES(a, 4, 5, 6, 7);
+    c = d > c ? d : c;
+    return greater(greater<T>(c[0], c[2]), greater<T>(c[1], c[3]));
+  } else {
+    auto a = CLEAVE_LANES(v, 0, 1, 2, 3), b = CLEAVE_LANES(v, 4, 5, 6, 7);
+    a = b > a ? b : a;
+    return greater(greater<T>(a[0], a[2]), greater<T>(a[1], a[3]));
+  }
 }
+#undef CLEAVE_LANES
 
 /// Sum over i < n of a term: lanes(i, sum) adds those from i on to a vector, one(i) gives a single one.
 template <class T, class Lanes, class One>
@@ -86,11 +105,16 @@ template <class T>
   Simd<T> a = lowest - Simd<T>{}, b = a;
   int64_t i = 0;
   for (; i + 2 * L <= n; i += 2 * L) {
-    const auto &u = load(x + i), &v = load(x + i + L);
+    Simd<T> u = load(x + i), v = load(x + i + L);
     a = u > a ? u : a;
     b = v > b ? v : b;
   }
-  T best = largest<T>(a > b ? a : b);
+  a = a > b ? a : b;
+  for (; i + L <= n; i += L) {
+    Simd<T> u = load(x + i);
+    a = u > a ? u : a;
+  }
+  T best = largest<T>(a);
   for (; i < n; ++i) best = x[i] > best ? x[i] : best;
   return best;
 }

@@ -1,4 +1,5 @@
-// Fused parameter updates on the CPU, in one pass over dense blocks of f32 or f64.
+// Fused parameter updates on the CPU, in one pass. Computed in the dtype of the state (m, the buffer, else the parameter):
+// f64, or f32; parameters and gradients may be of another floating dtype, and strided.
 #pragma once
 #include <cstdint>
 

@@ -82,7 +82,7 @@ Dimensions Space::of(const View& view) const {
   return out;
 }
 
-Walker::Walker(void* data, DType dtype, Dimensions dims, Compute type)
+Walker::Walker(void* data, DType dtype, const Dimensions& dims, Compute type)
     : data_(static_cast<char*>(data)),
       at_(data_),
       item_(size_of(dtype)),

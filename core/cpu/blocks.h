@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <new>
 
 #include <cleave/core/cpu/loops/convert.h>
 #include <cleave/core/parallel.h>
@@ -76,7 +77,7 @@ struct Space {
 class Walker {
  public:
   Walker() {}  // uninitialised: arrays of walkers are made for every call
-  Walker(void* data, DType dtype, Dimensions dims, Compute type);
+  Walker(void* data, DType dtype, const Dimensions& dims, Compute type);
 
   void seek(int64_t index);
   /// The same walk over elements that start elsewhere; `seek` next.
@@ -119,8 +120,8 @@ class Blocks {
 
   /// Walks the shape of `lead` in the order of its memory.
   Blocks(const View& lead, Compute type) : space_(lead), type_(type) {}
-  void in(const View& view) { in_[ins_++] = Walker(view.data, view.dtype, space_.of(view), type_); }
-  void out(const View& view) { out_[outs_++] = Walker(view.data, view.dtype, space_.of(view), type_); }
+  void in(const View& view) { new (&in_[ins_++]) Walker(view.data, view.dtype, space_.of(view), type_); }
+  void out(const View& view) { new (&out_[outs_++]) Walker(view.data, view.dtype, space_.of(view), type_); }
 
   template <class Body>
   void run(const Body& body) const {

@@ -91,11 +91,11 @@ void fill_with(const View& dst, const void* value, Compute type) {
 }  // namespace
 
 void copy(const View& src, const View& dst) {
-  int64_t n = dst.numel();
-  if (n == 0) return;
+  int64_t total = dst.numel();
+  if (total == 0) return;
   if (src.dtype == dst.dtype) {
-    if (n > kGrain || !src.contiguous() || !dst.contiguous()) return copy_raw(src, dst);
-    std::memcpy(dst.data, src.data, static_cast<size_t>(n * size_of(dst.dtype)));
+    if (total > kGrain || !src.contiguous() || !dst.contiguous()) return copy_raw(src, dst);
+    std::memcpy(dst.data, src.data, static_cast<size_t>(total * size_of(dst.dtype)));
     return;
   }
   Compute type = between(src.dtype, dst.dtype);
@@ -109,23 +109,23 @@ void copy(const View& src, const View& dst) {
   });
 }
 
-Turned::Turned(const View& x, const View& out) : view_(x) {
+Turned::Turned(const View& x, const View& out) : x_(x) {
   constexpr int64_t kLarge = 1 << 15, kLine = 16;
-  if (!(x.shape == out.shape) || x.contiguous() || x.numel() < kLarge) return;
+  if (x.numel() < kLarge || !(x.shape == out.shape) || x.contiguous()) return;
   Space space(out);
   Dimensions d = space.of(x);
   if (d.stride[d.rank - 1] < kLine || d.size[d.rank - 1] < kLine) return;
   bool dense_elsewhere = false;
   for (int k = 0; k + 1 < d.rank; ++k) dense_elsewhere |= d.stride[k] == 1 && d.size[k] >= kLine;
   if (!dense_elsewhere) return;
-  memory_.emplace(x.numel() * size_of(x.dtype));
-  view_.data = memory_->data();
+  View& y = copy_.emplace(x.numel() * size_of(x.dtype), x).view;
+  y.data = copy_->memory.data();
   int64_t step = 1;
   for (int k = space.walked - 1; k >= 0; --k) {
-    view_.strides[space.dim[k]] = step;
+    y.strides[space.dim[k]] = step;
     step *= space.size[k];
   }
-  copy_raw(x, view_);
+  copy_raw(x, y);
 }
 
 void fill(const View& dst, double value) { fill_with(dst, &value, Compute::f64); }

@@ -53,6 +53,28 @@ Pointwise cheaper(Pointwise fn, PointwiseParams& params) {
 
 bool dense_as(const View& x, const View& out) { return x.dtype == out.dtype && x.shape == out.shape && x.contiguous(); }
 
+// Small tensors that need no walk: dense ones of out's shape and dtype, and single elements.
+bool run_small(BlockFn f, std::span<const View* const> in, const View& out, PointwiseParams params, Compute type) {
+  int64_t n = out.numel();
+  if (n > kBlock * kGrainBlocks || out.dtype != stored_as(type) || !out.contiguous()) return false;
+  alignas(64) std::byte repeated[kMaxInputs][kBlock * 8];
+  const void* data[kMaxInputs];
+  for (size_t k = 0; k < in.size(); ++k) {
+    const View& x = *in[k];
+    if (dense_as(x, out)) {
+      data[k] = x.data;
+    } else if (n <= kBlock && x.numel() == 1) {
+      auto load = CLEAVE_PICK(convert_loops).load[static_cast<int>(x.dtype)][static_cast<int>(type)];
+      load(x.data, 0, n, repeated[k]);
+      data[k] = repeated[k];
+    } else {
+      return false;
+    }
+  }
+  f(data, out.data, n, params);
+  return true;
+}
+
 void run(BlockFn f, std::span<const View* const> in, const View& out, PointwiseParams params, Compute type) {
   std::optional<Turned> straight[kMaxInputs];
   Blocks blocks(out, type);
@@ -67,20 +89,10 @@ void pointwise(Pointwise fn, std::span<const View* const> in, const View& out, P
   if (static_cast<int>(in.size()) != arity(fn))
     throw ValueError("[pointwise] function " + std::to_string(static_cast<int>(fn)) + " takes " +
                      std::to_string(arity(fn)) + " inputs, not " + std::to_string(in.size()));
-  int64_t n = out.numel();
-  if (n == 0) return;
+  if (out.numel() == 0) return;
   Compute type = choose(fn, in, out, params.p);
   BlockFn f = find(type == Compute::i64 ? fn : cheaper(fn, params), type);
-  bool direct = n <= kBlock * kGrainBlocks && out.dtype == stored_as(type) && out.contiguous();
-  const void* data[kMaxInputs];
-  for (size_t k = 0; k < in.size(); ++k) {
-    direct = direct && dense_as(*in[k], out);
-    data[k] = in[k]->data;
-  }
-  if (direct)
-    f(data, out.data, n, params);
-  else
-    run(f, in, out, params, type);
+  if (!run_small(f, in, out, params, type)) run(f, in, out, params, type);
 }
 
 void accumulate(const View& x, const View& acc) {

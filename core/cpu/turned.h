@@ -7,15 +7,21 @@
 
 namespace cleave::cpu {
 
-/// x itself or, where reading it in out's order would fetch a cache line for every element, a copy in that order.
+/// x itself, which must stay, or, where reading it in out's order would fetch a cache line for every element, a copy in
+/// that order.
 class Turned {
  public:
   Turned(const View& x, const View& out);
-  const View& view() const { return view_; }
+  const View& view() const { return copy_ ? copy_->view : x_; }
 
  private:
-  View view_;
-  std::optional<Scratch> memory_;
+  struct Copy {
+    Copy(int64_t bytes, const View& x) : memory(bytes), view(x) {}
+    Scratch memory;
+    View view;
+  };
+  const View& x_;
+  std::optional<Copy> copy_;
 };
 
 }  // namespace cleave::cpu

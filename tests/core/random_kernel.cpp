@@ -15,6 +15,8 @@ using detail::RandomKey;
 
 namespace {
 
+__extension__ typedef unsigned __int128 uint128;
+
 constexpr RandomKey kKey{0x123456789abcdefull, 42};
 
 uint32_t word(uint64_t index) { return detail::philox(kKey, index / 4).v[index % 4]; }
@@ -121,7 +123,7 @@ TEST_CASE("random_integers: scaled words, all dtypes, whole range") {
       Data out(t, b.local);
       cpu::random_integers(out.view, b.origin, kKey, 5, 105);
       for (int64_t i = 0; i < out.view.numel(); ++i) {
-        auto scaled = static_cast<unsigned __int128>(word64(global_index(b.local, b.origin, i))) * 100;
+        auto scaled = static_cast<uint128>(word64(global_index(b.local, b.origin, i))) * 100;
         REQUIRE(get(out.view, i) == 5 + static_cast<double>(static_cast<uint64_t>(scaled >> 64)));
       }
     }

@@ -4,6 +4,8 @@
 namespace cleave::cpu::CLEAVE_ISA {
 namespace {
 
+__extension__ typedef unsigned __int128 uint128;
+
 void words(uint64_t seed, uint64_t call, uint64_t first, int64_t counters, uint32_t* __restrict to) {
   for (int64_t i = 0; i < counters; ++i) {
     uint64_t counter = first + static_cast<uint64_t>(i);
@@ -45,7 +47,7 @@ void normal(const uint32_t* words, int64_t n, RandomScale scale, T* __restrict t
 
 void integers(const uint32_t* words, int64_t n, int64_t low, uint64_t range, int64_t* to) {
   for (int64_t i = 0; i < n; ++i) {
-    auto scaled = static_cast<unsigned __int128>(math::join(words[2 * i], words[2 * i + 1])) * range;
+    auto scaled = static_cast<uint128>(math::join(words[2 * i], words[2 * i + 1])) * range;
     to[i] = math::add(low, static_cast<int64_t>(static_cast<uint64_t>(scaled >> 64)));
   }
 }

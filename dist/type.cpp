@@ -8,7 +8,8 @@ namespace cleave {
 std::string to_string(const TensorType& type) {
   std::string out = std::string(to_string(type.dtype)) + "[";
   for (int d = 0; d < type.shape.rank(); ++d) {
-    out += (d ? ", " : "") + std::to_string(type.shape[d]);
+    if (d) out += ", ";
+    out += std::to_string(type.shape[d]);
     if (!type.layout) continue;
     char before = '@';
     for (int a : type.layout->dims[static_cast<size_t>(d)]) {
@@ -16,13 +17,15 @@ std::string to_string(const TensorType& type) {
       before = '.';
     }
   }
-  out += "]";
-  if (type.layout && type.layout->partial) out += " " + dist::detail::partial_text(*type.layout);
+  out += ']';
+  if (type.layout && type.layout->partial) out.append(1, ' ').append(dist::detail::partial_text(*type.layout));
   return out;
 }
 
 std::string describe(const TensorType& type) {
-  return to_string(type) + (type.layout ? " on " + to_string(dist::DeviceMesh(type.layout->mesh)) : "");
+  std::string out = to_string(type);
+  if (type.layout) out.append(" on ").append(to_string(dist::DeviceMesh(type.layout->mesh)));
+  return out;
 }
 
 dist::Layout Tensor::layout() const {

@@ -33,7 +33,6 @@ class ModuleCall {
   Tensor output(const Tensor& y);
   /// All outputs are placed: checks that the plan named no others, and tells the observer.
   void finish(const std::vector<Tensor>& outputs) const;
-  static bool observed();
 
  private:
   const ModuleBase& module_;
@@ -69,7 +68,7 @@ class Module : public ModuleBase {
       Result result = std::apply(run, inputs);
       call.end();
       detail::each_tensor(result, [&](Tensor& t) { t = call.output(t); });
-      call.finish(detail::ModuleCall::observed() ? detail::list_tensors(result) : std::vector<Tensor>{});
+      call.finish(OutputObserver::current() ? detail::list_tensors(result) : std::vector<Tensor>{});
       return result;
     }
   }

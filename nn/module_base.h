@@ -95,6 +95,7 @@ class ModuleBase {
   friend void detail::place_module(ModuleBase&, const dist::MeshState*, PortLayouts, PortLayouts);
   void require_free(const std::string& name) const;
   void add(detail::Member member, bool buffer);
+  void collect(const std::string& prefix, bool buffers, std::vector<detail::Member>& out) const;
 
   ModuleBase* parent_ = nullptr;
   std::string name_, path_;
@@ -114,6 +115,8 @@ class OutputObserver {
   ~OutputObserver();
   OutputObserver(const OutputObserver&) = delete;
   OutputObserver& operator=(const OutputObserver&) = delete;
+  /// The one in force on this rank, or null.
+  static const Function* current();
 
  private:
   Function observe_;

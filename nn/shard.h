@@ -37,6 +37,8 @@ struct FunctionPlan {
 FunctionPlan read_layouts(const char* op, dist::DeviceMesh mesh, const FunctionLayouts& layouts);
 /// x in `layout`, which a plain x is taken into as a value that all ranks hold.
 Tensor place_tensor(const Tensor& x, dist::Layout layout);
+/// LayoutError unless there are as many "input" ("output") tensors as declared layouts.
+void require_count(const char* op, const char* what, size_t got, size_t declared);
 
 class FunctionCall {
  public:

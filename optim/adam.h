@@ -27,6 +27,7 @@ class Adam : public GroupedOptimizer<AdamOptions> {
 
  private:
   void update(const Update& update) override;
+  std::vector<std::string> state_names() const override;
 };
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019).
@@ -38,6 +39,7 @@ class AdamW : public GroupedOptimizer<AdamWOptions> {
 
  private:
   void update(const Update& update) override;
+  std::vector<std::string> state_names() const override;
 };
 
 }  // namespace cleave::optim

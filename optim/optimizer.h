@@ -60,21 +60,28 @@ class Optimizer {
   };
   /// Changes update.value in place.
   virtual void update(const Update& update) = 0;
+  /// Names of the state tensors that `update` keeps.
+  virtual std::vector<std::string> state_names() const = 0;
   /// This rank's block of a state tensor; zeros at first.
   Tensor state_block(const Update& update, const char* name);
 
  private:
   struct Slot {
     int64_t step = 0;
-    std::map<std::string, Tensor> tensors;
+    std::map<std::string, Tensor> tensors = {};
+    // The parameter as the last step left it, to see whether someone else wrote to it.
+    const Storage* storage = nullptr;
+    uint32_t version = 0;
+    bool loaded = false;  // state came from load_state since
   };
-  Tensor& state_tensor(size_t index, const std::string& name, const Tensor& like, bool copy);
   void update_one(size_t index);
+  Tensor master(Slot& slot, const Tensor& stored, const Tensor& owned);
 
   std::vector<nn::Parameter> parameters_;
+  std::vector<std::string> names_;
   std::vector<Slot> slots_;
   double lr_factor_ = 1.0;
-  const dist::LayoutData* layout_ = nullptr;  // of the block under way
+  const dist::LayoutData* layout_ = nullptr;  // of the blocks of the update under way
 };
 
 /// Handles for an optimizer of tensors that belong to no module; they get the names "0", "1", ... and require grad.

@@ -23,6 +23,7 @@ class SGD : public GroupedOptimizer<SGDOptions> {
 
  private:
   void update(const Update& update) override;
+  std::vector<std::string> state_names() const override;
 };
 
 }  // namespace cleave::optim

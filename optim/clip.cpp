@@ -1,0 +1,151 @@
+// Norms of gradients over all ranks: every element counted once.
+#include <cleave/autograd/grad_mode.h>
+#include <cleave/autograd/redistribute.h>
+#include <cleave/autograd/sync.h>
+#include <cleave/core/cpu/reduce.h>
+#include <cleave/core/error.h>
+#include <cleave/core/kernel.h>
+#include <cleave/core/primitives.h>
+#include <cleave/dist/ambient.h>
+#include <cleave/dist/launch.h>
+#include <cleave/dist/mesh_state.h>
+#include <cleave/dist/redistribution.h>
+#include <cleave/ops/inplace.h>
+#include <cleave/ops/reduce.h>
+#include <cleave/ops/unary.h>
+#include <cleave/optim/clip.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace cleave::optim::detail {
+
+namespace {
+
+constexpr Kernel reduce_kernel{
+    .cpu = [](const KernelCall& c) { cpu::reduce(c.attributes.as<cpu::Reduce>(), *c.in[0], *c.out[0]); }};
+
+double reduced(cpu::Reduce kind, const Tensor& block) {
+  Shape one(block.dim(), 1);
+  Tensor out = cleave::detail::make_tensor(one, DType::f64, block.device());
+  cleave::detail::fill_view(out.device(), out.impl()->view, 0.0);
+  const View* in[] = {&block.impl()->view};
+  const View* to[] = {&out.impl()->view};
+  launch(reduce_kernel, block.device(), "grad_norm", {in, to, kind});
+  return block.device() == Device::Cpu ? *out.data<double>() : 0.0;
+}
+
+// sum |g|^p of this rank's block, or max |g| for p = infinity.
+double block_term(const Tensor& block, double p) {
+  if (p == 2) return reduced(cpu::Reduce::sum_square, block);
+  if (p == 1) return reduced(cpu::Reduce::sum_abs, block);
+  if (std::isinf(p)) return reduced(cpu::Reduce::max_abs, block);
+  return reduced(cpu::Reduce::sum, pow(abs(block), p));
+}
+
+/// The gradients there are, synced, each leaf once.
+std::vector<Tensor> gradients(const std::vector<Tensor>& leaves) {
+  cleave::sync_gradients(leaves);
+  std::vector<Tensor> out, seen;
+  for (const Tensor& leaf : leaves) {
+    auto same = [&](const Tensor& s) { return s.impl() == leaf.impl(); };
+    if (std::any_of(seen.begin(), seen.end(), same)) continue;
+    seen.push_back(leaf);
+    if (Tensor g = leaf.grad(); g.defined() && !g.impl()->absent) out.push_back(g);
+  }
+  return out;
+}
+
+// A hook may have left a gradient partial; a norm is of the sum.
+Tensor without_partial(const Tensor& g) {
+  if (!g.is_distributed() || !g.impl()->layout->partial) return g;
+  dist::LayoutData content = *g.impl()->layout;
+  content.partial = 0;
+  return dist::redistribute_data(g, content.mesh->intern(content), "grad_norm");
+}
+
+// Of the ranks that hold the same block, the first on each axis counts it.
+bool counts_here(const Tensor& g) {
+  const dist::LayoutData* layout = g.impl()->layout;
+  if (!layout) return true;
+  if (!layout->mesh->member()) return false;
+  for (int a = 0; a < static_cast<int>(layout->mesh->axes().size()); ++a)
+    if (layout->dim_of(a) < 0 && layout->mesh->coordinates()[static_cast<size_t>(a)] != 0) return false;
+  return true;
+}
+
+/// The ranks over which terms are added up: those of the one mesh if it has all ranks, else all ranks of the world.
+/// Null if no gradient is distributed.
+dist::Communicator* common_ranks(const std::vector<Tensor>& grads) {
+  const dist::MeshState* mesh = nullptr;
+  bool one = true;
+  for (const Tensor& g : grads) {
+    if (!g.is_distributed()) continue;
+    one = one && (!mesh || mesh == g.impl()->layout->mesh);
+    mesh = g.impl()->layout->mesh;
+  }
+  if (!mesh) return nullptr;
+  dist::World& world = mesh->world();
+  bool whole = static_cast<int>(mesh->ranks().size()) == world.size();
+  return one && whole ? &mesh->communicator(mesh->all_axes()) : &world.communicator();
+}
+
+double total_norm(const std::vector<Tensor>& grads, double p) {
+  if (!(p >= 1)) throw ValueError("[grad_norm] p is " + std::to_string(p) + "; it must be at least 1, or infinity");
+  bool extremum = std::isinf(p);
+  auto add = [&](double& total, double term) {
+    total = !extremum ? total + term : term > total || std::isnan(term) ? term : total;
+  };
+  double split = 0, plain = 0;
+  for (const Tensor& g : grads) {
+    Tensor summed = without_partial(g);
+    if (counts_here(summed)) add(g.is_distributed() ? split : plain, block_term(summed.local(), p));
+  }
+  if (dist::Communicator* ranks = common_ranks(grads)) {
+    // A maximum loses NaN: it travels as a number of its own.
+    double terms[2] = {std::isnan(split) && extremum ? 0.0 : split, std::isnan(split) ? 1.0 : 0.0};
+    ranks->all_reduce(terms, extremum ? 2 : 1, DType::f64, extremum ? dist::ReduceOp::max : dist::ReduceOp::sum,
+                      Device::Cpu, "grad_norm");
+    split = extremum && terms[1] > 0 ? std::nan("") : terms[0];
+  }
+  add(split, plain);
+  return extremum || p == 1 ? split : p == 2 ? std::sqrt(split) : std::pow(split, 1 / p);
+}
+
+struct Scopes {
+  NoGrad off;
+  dist::UseMesh plain{nullptr};
+  dist::PhaseScope phase{"optimizer"};
+};
+
+}  // namespace
+
+double grad_norm(const std::vector<Tensor>& leaves, double p) {
+  Scopes scopes;
+  return total_norm(gradients(leaves), p);
+}
+
+double clip_grad_norm(const std::vector<Tensor>& leaves, double max_norm, double p, double eps) {
+  Scopes scopes;
+  if (!(max_norm >= 0))
+    throw ValueError("[clip_grad_norm] max_norm is " + std::to_string(max_norm) + "; it must not be negative");
+  std::vector<Tensor> grads = gradients(leaves);
+  double norm = total_norm(grads, p), factor = max_norm / (norm + eps);
+  if (factor < 1 || std::isnan(factor))
+    for (const Tensor& g : grads) mul_(g.local(), factor);
+  return norm;
+}
+
+void clip_grad_value(const std::vector<Tensor>& leaves, double bound) {
+  Scopes scopes;
+  if (!(bound >= 0))
+    throw ValueError("[clip_grad_value] the bound is " + std::to_string(bound) + "; it must not be negative");
+  for (const Tensor& g : gradients(leaves)) {
+    if (g.is_distributed() && g.impl()->layout->partial)
+      throw LayoutError("[clip_grad_value] a gradient is partial, " + describe(g.type()) +
+                        "; a hook must leave it summed");
+    copy_(g.local(), clamp(g.local(), -bound, bound));
+  }
+}
+
+}  // namespace cleave::optim::detail

@@ -18,6 +18,8 @@ class Engine {
  public:
   explicit Engine(const EngineOptions& options) : options_(options) {}
   ~Engine() {
+    // After an error: what had been delivered must not reach a later run.
+    if (running_) reset(*running_.get());
     for (; !queue_.empty(); queue_.pop()) reset(*queue_.top().get());
   }
 
@@ -34,11 +36,12 @@ class Engine {
 
   void run() {
     while (!queue_.empty()) {
-      NodeRef node = queue_.top();
+      running_ = queue_.top();
       queue_.pop();
-      node->queued = false;
-      run_node(*node.get());
-      if (!options_.retain_graph) node->release_saved();
+      running_->queued = false;
+      run_node(*running_.get());
+      if (!options_.retain_graph) running_->release_saved();
+      running_ = {};
     }
   }
 
@@ -81,6 +84,7 @@ class Engine {
   }
 
   const EngineOptions& options_;
+  NodeRef running_;
   std::priority_queue<NodeRef, std::vector<NodeRef>, ByLatest> queue_;
 };
 

@@ -13,8 +13,10 @@ struct Entry {
   detail::TensorImpl* result;
   uint32_t source_version, result_version;
   const LayoutData* to;
-  bool grad;
+  bool grad;  // grad mode and whether the source required grad: what decides if the result is on the tape
 };
+
+bool taped(const Tensor& x) { return grad_enabled() && x.requires_grad(); }
 
 // By source. Entries leave when either side dies; both sides carry a flag so that others pay nothing.
 struct Table {
@@ -49,7 +51,7 @@ Tensor recall(const Tensor& x, const LayoutData* to) {
   auto it = table().by_source.find(x.impl());
   if (it == table().by_source.end()) return {};
   for (const Entry& e : it->second) {
-    if (e.to != to || e.grad != grad_enabled() || e.source_version != x.version()) continue;
+    if (e.to != to || e.grad != taped(x) || e.source_version != x.version()) continue;
     if (e.result->storage->version() != e.result_version) continue;
     if (try_retain(e.result)) return Tensor(e.result);
   }
@@ -59,7 +61,7 @@ Tensor recall(const Tensor& x, const LayoutData* to) {
 void remember(const Tensor& x, const LayoutData* to, const Tensor& result) {
   detail::forget_memo(result.impl());
   Table& t = table();
-  t.by_source[x.impl()].push_back({result.impl(), x.version(), result.version(), to, grad_enabled()});
+  t.by_source[x.impl()].push_back({result.impl(), x.version(), result.version(), to, taped(x)});
   t.source_of[result.impl()] = x.impl();
   x.impl()->memoised = result.impl()->memoised = true;
   if (innermost) innermost->kept_.push_back(result);

@@ -102,9 +102,8 @@ std::vector<Tensor> merge_all(std::span<const Tensor> tensors, std::span<Slots* 
 
 namespace {
 
-// The synced gradient in the leaf's dtype and gradient layout, added to one that is there already.
-void settle(const Tensor& leaf, detail::AutogradMeta& m, Tensor gradient) {
-  if (gradient.dtype() != leaf.dtype() && !is_half(leaf.dtype())) gradient = detail::dense_copy(gradient, leaf.dtype());
+// The synced gradient in its layout, added to one that is there already.
+void settle(detail::AutogradMeta& m, const Tensor& gradient) {
   if (m.grad.defined()) {
     detail::accumulate_view(gradient.impl()->device, gradient.impl()->view, m.grad.impl()->view);
     m.grad.bump_version();
@@ -140,7 +139,7 @@ void sync_gradients(std::span<const Tensor> leaves) {
     targets.push_back(m.gradient_layout);
   }
   std::vector<Tensor> gradients = autograd::merge_all(pending, slots, targets);
-  for (size_t i = 0; i < pending.size(); ++i) settle(pending[i], *pending[i].impl()->autograd, gradients[i]);
+  for (size_t i = 0; i < pending.size(); ++i) settle(*pending[i].impl()->autograd, gradients[i]);
   for (const Tensor& leaf : pending) run_hooks(*leaf.impl()->autograd);
 }
 

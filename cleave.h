@@ -56,6 +56,7 @@
 #include <cleave/nn/list.h>
 #include <cleave/nn/module.h>
 #include <cleave/nn/module_base.h>
+#include <cleave/nn/observer.h>
 #include <cleave/nn/parameter.h>
 #include <cleave/nn/plan.h>
 #include <cleave/nn/shard.h>

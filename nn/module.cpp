@@ -40,6 +40,16 @@ Tensor placed(const ModuleBase& m, const char* what, int position, F place) {
 
 Tensor ModuleCall::operator()(const Tensor& input) {
   int position = inputs_++;
+  Tensor x = take_input(input, position);
+  if (observer_) {
+    if (input.defined() && x.type() != input.type())
+      observer_->placed(module_, "input", position, input.type(), x.type());
+    seen_.push_back(x);
+  }
+  return x;
+}
+
+Tensor ModuleCall::take_input(const Tensor& input, int position) {
   if (!module_.is_sharded() || !input.defined()) return input;
   dist::Layout layout = find(module_.input_layouts(), position, module_.input_names());
   if (layout.defined()) return placed(module_, "input", position, [&] { return place_tensor(input, layout); });
@@ -67,12 +77,14 @@ Tensor ModuleCall::output(const Tensor& y) {
   if (!module_.is_sharded() || !y.defined()) return y;
   dist::Layout layout = find(module_.output_layouts(), position, {});
   if (!layout.defined()) return y;
-  return placed(module_, "output", position, [&] { return dist::redistribute(y, layout); });
+  Tensor out = placed(module_, "output", position, [&] { return dist::redistribute(y, layout); });
+  if (observer_ && out.type() != y.type()) observer_->placed(module_, "output", position, y.type(), out.type());
+  return out;
 }
 
 void ModuleCall::finish(const std::vector<Tensor>& outputs) const {
   check_positions(module_, module_.output_layouts(), outputs_, "output");
-  if (const auto* observe = OutputObserver::current()) (*observe)(module_, outputs);
+  if (observer_) observer_->leave(module_, seen_, outputs);
 }
 
 }  // namespace cleave::nn::detail

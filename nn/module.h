@@ -11,6 +11,7 @@
 #include <cleave/autograd/memo.h>
 #include <cleave/dist/ambient.h>
 #include <cleave/nn/module_base.h>
+#include <cleave/nn/observer.h>
 #include <cleave/nn/tensors.h>
 
 namespace cleave::nn {
@@ -20,7 +21,9 @@ namespace detail {
 /// One run of a module's `operator()`: places inputs and outputs as the plan says and holds the scopes in between.
 class ModuleCall {
  public:
-  explicit ModuleCall(const ModuleBase& module) : module_(module) {}
+  explicit ModuleCall(const ModuleBase& module) : module_(module), observer_(CallObserver::current()) {
+    if (observer_) observer_->enter(module);
+  }
   ModuleCall(const ModuleCall&) = delete;
   ModuleCall& operator=(const ModuleCall&) = delete;
 
@@ -33,9 +36,14 @@ class ModuleCall {
   Tensor output(const Tensor& y);
   /// All outputs are placed: checks that the plan named no others, and tells the observer.
   void finish(const std::vector<Tensor>& outputs) const;
+  bool observed() const { return observer_ != nullptr; }
 
  private:
+  Tensor take_input(const Tensor& input, int position);
+
   const ModuleBase& module_;
+  CallObserver* observer_;
+  std::vector<Tensor> seen_;  // the inputs, for the observer
   int inputs_ = 0, outputs_ = 0;
   std::optional<autograd::MemoScope> memo_;
   std::optional<dist::UseMesh> mesh_;
@@ -68,7 +76,7 @@ class Module : public ModuleBase {
       Result result = std::apply(run, inputs);
       call.end();
       detail::each_tensor(result, [&](Tensor& t) { t = call.output(t); });
-      call.finish(OutputObserver::current() ? detail::list_tensors(result) : std::vector<Tensor>{});
+      call.finish(call.observed() ? detail::list_tensors(result) : std::vector<Tensor>{});
       return result;
     }
   }

@@ -9,8 +9,6 @@ namespace cleave::nn {
 
 namespace {
 
-thread_local const OutputObserver::Function* observer = nullptr;
-
 std::string joined(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
@@ -153,10 +151,5 @@ void materialize(ModuleBase& model) {
   for (const Parameter& p : model.parameters()) make(*p.state());
   for (const Buffer& b : model.buffers()) make(*b.state());
 }
-
-OutputObserver::OutputObserver(Function observe)
-    : observe_(std::move(observe)), before_(std::exchange(observer, &observe_)) {}
-OutputObserver::~OutputObserver() { observer = before_; }
-const OutputObserver::Function* OutputObserver::current() { return observer; }
 
 }  // namespace cleave::nn

@@ -1,6 +1,5 @@
 // ModuleBase: the untyped tree of modules, with their parameters and buffers by dotted name.
 #pragma once
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -104,23 +103,6 @@ class ModuleBase {
   bool training_ = true;
   const dist::MeshState* mesh_ = nullptr;
   PortLayouts inputs_, outputs_;
-};
-
-/// While it lives, `observe` is called on this rank after every `operator()` of a module, innermost first, with the
-/// module and its output tensors: to find the first whose output is not finite, say.
-class OutputObserver {
- public:
-  using Function = std::function<void(const ModuleBase& module, std::span<const Tensor> outputs)>;
-  explicit OutputObserver(Function observe);
-  ~OutputObserver();
-  OutputObserver(const OutputObserver&) = delete;
-  OutputObserver& operator=(const OutputObserver&) = delete;
-  /// The one in force on this rank, or null.
-  static const Function* current();
-
- private:
-  Function observe_;
-  const Function* before_;
 };
 
 /// Makes the elements of deferred parameters and buffers, whole and plain: for a model that is not sharded.

@@ -136,6 +136,15 @@ dist::Layout Parameter::gradient_layout() const {
 void Parameter::set_requires_grad(bool on) { detail::set_requires_grad(tensor(), on); }
 void Parameter::assign(const Tensor& source) const { detail::write(*state_, source); }
 
+void Parameter::reset(const Init& init) const {
+  init.resolve(shape());
+  state_->init = init;
+  if (init.random()) state_->key = cleave::detail::next_random_key();
+  if (is_deferred()) return;
+  NoGrad off;
+  copy_(tensor(), detail::make_elements(*state_, tensor().impl()->layout));
+}
+
 void sync_gradients(const std::vector<Parameter>& parameters) {
   std::vector<Tensor> leaves;
   for (const Parameter& p : parameters) leaves.push_back(p.tensor());

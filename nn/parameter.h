@@ -68,6 +68,9 @@ class Parameter {
   /// Copies the values of `source` (this shape; plain, or of any layout if distributed), converted to its dtype.
   /// Communicates if layouts differ. A plain source on a distributed parameter is a value that all ranks hold.
   void assign(const Tensor& source) const;
+  /// Starts anew as if it had been made with `init` (drawing a call number if that is random), in the layout it has; a
+  /// deferred one stays deferred. Throws ShapeError if `init` does not suit the shape.
+  void reset(const Init& init) const;
 
   const std::shared_ptr<detail::ParameterState>& state() const { return state_; }
   friend bool operator==(const Parameter& a, const Parameter& b) { return a.state_ == b.state_; }

@@ -42,7 +42,8 @@ void forward(const View& q, const View& k, const View& v, const View* mask, cons
   parallel_for(g.batch * g.heads * blocks, g.grain(), [&](int64_t begin, int64_t end) {
     Source<T> queries(q, kQueries), keys(k, g.tk), values(v, g.tk);
     Workspace<T, 5> memory(kQueries * (kKeys + 2 + g.dv + 2));
-    T *scores = memory.data(), *acc = scores + kQueries * (kKeys + 2), *top = acc + kQueries * g.dv, *sum = top + kQueries;
+    T *scores = memory.data(), *acc = scores + kQueries * (kKeys + 2), *top = acc + kQueries * g.dv,
+      *sum = top + kQueries;
     for (int64_t task = begin; task < end; ++task) {
       int64_t i0 = task % blocks * kQueries, h = task / blocks % g.heads, b = task / blocks / g.heads;
       int64_t kv = g.kv_head(h);
@@ -147,8 +148,10 @@ void backward(const View& q, const View& k, const View& v, const View* mask, con
 void attention(const View& q, const View& k, const View& v, const View* mask, const AttentionBlock& block,
                const View& out, const View& lse) {
   Geometry g(q, k, v, block);
-  if (q.dtype == DType::f64) forward<double>(q, k, v, mask, g, out, lse);
-  else forward<float>(q, k, v, mask, g, out, lse);
+  if (q.dtype == DType::f64)
+    forward<double>(q, k, v, mask, g, out, lse);
+  else
+    forward<float>(q, k, v, mask, g, out, lse);
 }
 
 void attention_backward(const View& q, const View& k, const View& v, const View* mask, const AttentionBlock& block,
@@ -157,8 +160,10 @@ void attention_backward(const View& q, const View& k, const View& v, const View*
   Geometry g(q, k, v, block);
   Gradients grads{out, lse, dout, dq, dk, dv};
   if (q.numel() == 0 || g.kv_heads == 0) fill(dq, 0.0);
-  if (q.dtype == DType::f64) backward<double>(q, k, v, mask, g, grads);
-  else backward<float>(q, k, v, mask, g, grads);
+  if (q.dtype == DType::f64)
+    backward<double>(q, k, v, mask, g, grads);
+  else
+    backward<float>(q, k, v, mask, g, grads);
 }
 
 }  // namespace cleave::cpu

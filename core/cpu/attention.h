@@ -10,15 +10,15 @@ namespace cleave::cpu {
 /// (first_q_head + h) / group - first_kv_head.
 struct AttentionBlock {
   double scale = 1;
-  bool causal = false;         ///< key j is seen by query i if j <= i + (Tk - Tq), global numbers
-  int64_t group = 1;           ///< q heads per k/v head
+  bool causal = false;  ///< key j is seen by query i if j <= i + (Tk - Tq), global numbers
+  int64_t group = 1;    ///< q heads per k/v head
   int64_t first_q_head = 0, first_kv_head = 0;
-  int64_t first_batch = 0;     ///< of the first batch entry (flattened leading dims, global) for the dropout mask
-  int64_t first_query = 0;     ///< global position of local query 0
-  int64_t queries = 0;         ///< global number of queries Tq
-  int64_t heads = 0;           ///< global number of q heads
-  double dropout = 0;          ///< probability of dropping a weight; kept ones are scaled by 1/(1-p)
-  uint64_t seed = 0, call = 0; ///< Philox key; element index ((batch*heads + head)*Tq + query)*Tk + key, all global
+  int64_t first_batch = 0;      ///< of the first batch entry (flattened leading dims, global) for the dropout mask
+  int64_t first_query = 0;      ///< global position of local query 0
+  int64_t queries = 0;          ///< global number of queries Tq
+  int64_t heads = 0;            ///< global number of q heads
+  double dropout = 0;           ///< probability of dropping a weight; kept ones are scaled by 1/(1-p)
+  uint64_t seed = 0, call = 0;  ///< Philox key; element index ((batch*heads + head)*Tq + query)*Tk + key, all global
 };
 
 /// q [B, H, Tq, D], k [B, Hkv, Tk, D], v [B, Hkv, Tk, Dv], out [B, H, Tq, Dv], any strides; lse [B, H, Tq] dense, f32

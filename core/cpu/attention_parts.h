@@ -15,11 +15,7 @@
 
 namespace cleave::cpu {
 
-#ifndef CLEAVE_AQ
-#define CLEAVE_AQ 64
-#define CLEAVE_AK 128
-#endif
-inline constexpr int64_t kQueries = CLEAVE_AQ, kKeys = CLEAVE_AK;
+inline constexpr int64_t kQueries = 64, kKeys = 128;  // of a block
 
 inline const AttentionLoops<float>& attention_loops(float) { return CLEAVE_PICK(attention_loops_f32); }
 inline const AttentionLoops<double>& attention_loops(double) { return CLEAVE_PICK(attention_loops_f64); }

@@ -14,10 +14,14 @@ int64_t index_at(const View& x, int64_t offset) {
 template <class T>
 T value_at(const View& x, int64_t offset) {
   switch (x.dtype) {
-    case DType::f64: return static_cast<T>(x.as<double>()[offset]);
-    case DType::f32: return static_cast<T>(x.as<float>()[offset]);
-    case DType::bf16: return static_cast<T>(static_cast<float>(x.as<BFloat16>()[offset]));
-    default: return static_cast<T>(static_cast<float>(x.as<Half>()[offset]));
+    case DType::f64:
+      return static_cast<T>(x.as<double>()[offset]);
+    case DType::f32:
+      return static_cast<T>(x.as<float>()[offset]);
+    case DType::bf16:
+      return static_cast<T>(static_cast<float>(x.as<BFloat16>()[offset]));
+    default:
+      return static_cast<T>(static_cast<float>(x.as<Half>()[offset]));
   }
 }
 
@@ -80,14 +84,18 @@ void terms_of_rows_backward(const View& x, const View& shift, const View& target
 
 void cross_entropy_terms(const View& x, const View& shift, const View& target, int dim, int64_t first,
                          const View& terms) {
-  if (x.dtype == DType::f64) terms_of_rows<double>(x, shift, target, dim, first, terms);
-  else terms_of_rows<float>(x, shift, target, dim, first, terms);
+  if (x.dtype == DType::f64)
+    terms_of_rows<double>(x, shift, target, dim, first, terms);
+  else
+    terms_of_rows<float>(x, shift, target, dim, first, terms);
 }
 
 void cross_entropy_terms_backward(const View& x, const View& shift, const View& target, const View& dterms, int dim,
                                   int64_t first, const View& dx) {
-  if (x.dtype == DType::f64) terms_of_rows_backward<double>(x, shift, target, dterms, dim, first, dx);
-  else terms_of_rows_backward<float>(x, shift, target, dterms, dim, first, dx);
+  if (x.dtype == DType::f64)
+    terms_of_rows_backward<double>(x, shift, target, dterms, dim, first, dx);
+  else
+    terms_of_rows_backward<float>(x, shift, target, dterms, dim, first, dx);
 }
 
 }  // namespace cleave::cpu

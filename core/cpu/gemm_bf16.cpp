@@ -70,16 +70,13 @@ bool gemm_bf16(int64_t m, int64_t n, int64_t k, const Bf16Matrix& a, const Bf16M
     if (cache.entries.size() >= kMostEntries) cache.entries.clear();
     try {
       found = cache.entries.emplace(key, make(cache.engine, m, n, k, a, b, bias != nullptr, out_bf16)).first;
-    } catch (const dnnl::error&) {
-      return false;
-    }
+    } catch (const dnnl::error&) { return false; }
   }
   Prepared& p = found->second;
   p.a.set_data_handle(const_cast<void*>(a.data));
   p.b.set_data_handle(const_cast<void*>(b.data));
   p.c.set_data_handle(c);
-  std::unordered_map<int, dnnl::memory> arguments{
-      {DNNL_ARG_SRC, p.a}, {DNNL_ARG_WEIGHTS, p.b}, {DNNL_ARG_DST, p.c}};
+  std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, p.a}, {DNNL_ARG_WEIGHTS, p.b}, {DNNL_ARG_DST, p.c}};
   if (bias) {
     p.bias.set_data_handle(const_cast<void*>(bias));
     arguments.emplace(DNNL_ARG_BIAS, p.bias);

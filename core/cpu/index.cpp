@@ -51,7 +51,8 @@ RowPlan plan_of(const Shape& shape, const Strides& a, const Strides& b) {
 
 template <class T>
 void move_run(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t n) {
-  if (from_step == 1 && to_step == 1) std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+  if (from_step == 1 && to_step == 1)
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
   else
     for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
 }

@@ -14,7 +14,8 @@ void take_rows(const View& table, const View& index, int64_t first, const View& 
 /// dtable[r, ...] = sum of dout over index == r + first, in order of position; other rows 0.
 void add_rows(const View& dout, const View& index, int64_t first, const View& dtable);
 
-/// out = x with dim indexed by the 1-D index (PyTorch index_select); indices are relative to `first`, others give zeros.
+/// out = x with dim indexed by the 1-D index (PyTorch index_select); indices are relative to `first`, others give
+/// zeros.
 void index_select(const View& x, int dim, const View& index, int64_t first, const View& out);
 /// dx = dout scattered: dx[.., index[i], ..] += dout[.., i, ..].
 void index_add(const View& dout, int dim, const View& index, int64_t first, const View& dx);

@@ -48,10 +48,14 @@ struct SumOf<Half> {
 template <class F>
 void visit_width(DType t, F&& f) {
   switch (size_of(t)) {
-    case 8: return f(uint64_t{});
-    case 4: return f(uint32_t{});
-    case 2: return f(uint16_t{});
-    default: return f(uint8_t{});
+    case 8:
+      return f(uint64_t{});
+    case 4:
+      return f(uint32_t{});
+    case 2:
+      return f(uint16_t{});
+    default:
+      return f(uint8_t{});
   }
 }
 

@@ -88,8 +88,10 @@ int64_t uniform_step(const Shape& batch, const Strides& strides) {
   int64_t step = -1, size = 1;
   for (int d = batch.rank() - 1; d >= 0; --d) {
     if (batch[d] == 1) continue;
-    if (step < 0) step = strides[d];
-    else if (strides[d] != step * size) return -1;
+    if (step < 0)
+      step = strides[d];
+    else if (strides[d] != step * size)
+      return -1;
     size *= batch[d];
   }
   return step < 0 ? 0 : step;
@@ -115,8 +117,10 @@ void for_batch(const Sizes& s, const Shape& batch, const Strides& a_steps, const
   auto run = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) one(offset_at(i, batch, a_steps), offset_at(i, batch, b_steps), i);
   };
-  if (work <= kSmall && s.batch > 1) parallel_for(s.batch, std::max<int64_t>(1, kGrain / work), run);
-  else run(0, s.batch);
+  if (work <= kSmall && s.batch > 1)
+    parallel_for(s.batch, std::max<int64_t>(1, kGrain / work), run);
+  else
+    run(0, s.batch);
 }
 
 template <class T>
@@ -175,7 +179,8 @@ void matmul(const View& a, const View& b, const View& out) {
   batch.resize(out.rank() - 2);
   s.batch = numel(batch);
   if (s.batch * s.m * s.n == 0) return;
-  if (out.dtype == DType::bf16 && a.dtype == DType::bf16 && b.dtype == DType::bf16 && multiply_bf16(a, b, batch, s, out))
+  if (out.dtype == DType::bf16 && a.dtype == DType::bf16 && b.dtype == DType::bf16 &&
+      multiply_bf16(a, b, batch, s, out))
     return;
   DType type = compute_type(out.dtype);
   bool integer = type == DType::i64;
@@ -186,9 +191,12 @@ void matmul(const View& a, const View& b, const View& out) {
     memory.reset(new Scratch(out.numel() * size_of(type)));
     result = View{memory->data(), type, out.shape, contiguous_strides(out.shape)};
   }
-  if (integer) multiply_integers(left, right, batch, s, result.as<int64_t>());
-  else if (type == DType::f64) multiply(left, right, batch, s, result.as<double>());
-  else multiply(left, right, batch, s, result.as<float>());
+  if (integer)
+    multiply_integers(left, right, batch, s, result.as<int64_t>());
+  else if (type == DType::f64)
+    multiply(left, right, batch, s, result.as<double>());
+  else
+    multiply(left, right, batch, s, result.as<float>());
   if (memory) copy(result, out);
 }
 

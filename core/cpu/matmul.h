@@ -1,4 +1,4 @@
-// Matrix products on the CPU: oneDNN, else BLAS, else Eigen.
+// Matrix products on the CPU: f32 by oneDNN, else BLAS, else our own loops; f64 by our own loops.
 #pragma once
 #include <cstdint>
 
@@ -15,13 +15,14 @@ void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double al
 
 /// out[..., m, n] = a[..., m, k] @ b[..., k, n]: batch dims of a and b broadcast to out's (aligning last dims); any
 /// strides (transposed operands are passed to the library as such, others are copied once); every dtype: integers
-/// exactly in i64, halves accumulated in f32. out is dense. A batch whose b is shared and whose a rows are dense is one product.
+/// exactly in i64, halves accumulated in f32. out is dense. A batch whose b is shared and whose a rows are dense is one
+/// product.
 void matmul(const View& a, const View& b, const View& out);
 
 /// out[M, N] = x[M, K] @ w[N, K]^T + bias[N] (bias may be null); all dense 2-D after flattening by the caller.
 void linear(const View& x, const View& w, const View* bias, const View& out);
 
-/// "oneDNN 2.6.3 (f32, bf16), OpenBLAS 0.3.21 (f64)": what runs here.
+/// "oneDNN 2.6.3 (f32, bf16), own loops (f64)": what runs here.
 const char* matmul_backend();
 
 }  // namespace cleave::cpu

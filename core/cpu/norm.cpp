@@ -23,8 +23,10 @@ bool merge(View& x, int dims) {
   int64_t size = 1, step = 1;
   for (int d = x.rank() - 1; d >= keep; --d) {
     if (x.shape[d] == 1) continue;
-    if (size == 1) step = x.strides[d];
-    else if (size != 0 && x.strides[d] != step * size) return false;
+    if (size == 1)
+      step = x.strides[d];
+    else if (size != 0 && x.strides[d] != step * size)
+      return false;
     size *= x.shape[d];
   }
   x.shape.resize(keep);
@@ -81,7 +83,8 @@ void norm_rows(const View& x_in, const View* weight, const View* bias, int dims,
         if (means)
           loops.layer_norm(in.row(r), pointer(w, weight), pointer(b, bias), n, static_cast<T>(eps), out.row(r),
                            means + at, rstds + at);
-        else loops.rms_norm(in.row(r), pointer(w, weight), n, static_cast<T>(eps), out.row(r), rstds + at);
+        else
+          loops.rms_norm(in.row(r), pointer(w, weight), n, static_cast<T>(eps), out.row(r), rstds + at);
       }
       out.end(count);
     });
@@ -146,27 +149,35 @@ void norm_rows_backward(const View& x_in, const View* weight, const View* mean, 
 
 void layer_norm(const View& x, const View* weight, const View* bias, int norm_dims, double eps, const View& y,
                 const View& mean, const View& rstd) {
-  if (x.dtype == DType::f64) norm_rows<double>(x, weight, bias, norm_dims, eps, y, &mean, rstd);
-  else norm_rows<float>(x, weight, bias, norm_dims, eps, y, &mean, rstd);
+  if (x.dtype == DType::f64)
+    norm_rows<double>(x, weight, bias, norm_dims, eps, y, &mean, rstd);
+  else
+    norm_rows<float>(x, weight, bias, norm_dims, eps, y, &mean, rstd);
 }
 
 void layer_norm_backward(const View& x, const View* weight, const View& mean, const View& rstd, const View& dy,
                          int norm_dims, const View* dx, const View* dweight, const View* dbias) {
   NormGradients grads{dx, dweight, dbias};
-  if (x.dtype == DType::f64) norm_rows_backward<double>(x, weight, &mean, rstd, dy, norm_dims, grads);
-  else norm_rows_backward<float>(x, weight, &mean, rstd, dy, norm_dims, grads);
+  if (x.dtype == DType::f64)
+    norm_rows_backward<double>(x, weight, &mean, rstd, dy, norm_dims, grads);
+  else
+    norm_rows_backward<float>(x, weight, &mean, rstd, dy, norm_dims, grads);
 }
 
 void rms_norm(const View& x, const View* weight, int norm_dims, double eps, const View& y, const View& rstd) {
-  if (x.dtype == DType::f64) norm_rows<double>(x, weight, nullptr, norm_dims, eps, y, nullptr, rstd);
-  else norm_rows<float>(x, weight, nullptr, norm_dims, eps, y, nullptr, rstd);
+  if (x.dtype == DType::f64)
+    norm_rows<double>(x, weight, nullptr, norm_dims, eps, y, nullptr, rstd);
+  else
+    norm_rows<float>(x, weight, nullptr, norm_dims, eps, y, nullptr, rstd);
 }
 
 void rms_norm_backward(const View& x, const View* weight, const View& rstd, const View& dy, int norm_dims,
                        const View* dx, const View* dweight) {
   NormGradients grads{dx, dweight, nullptr};
-  if (x.dtype == DType::f64) norm_rows_backward<double>(x, weight, nullptr, rstd, dy, norm_dims, grads);
-  else norm_rows_backward<float>(x, weight, nullptr, rstd, dy, norm_dims, grads);
+  if (x.dtype == DType::f64)
+    norm_rows_backward<double>(x, weight, nullptr, rstd, dy, norm_dims, grads);
+  else
+    norm_rows_backward<float>(x, weight, nullptr, rstd, dy, norm_dims, grads);
 }
 
 }  // namespace cleave::cpu

@@ -59,8 +59,10 @@ void rope_rows(const View& x, double base, int64_t first, bool interleaved, bool
       to.begin(from[1], step[1]);
       for (int64_t r = 0; r < count; ++r) {
         int64_t at = (row + r) % t * pairs;
-        if (interleaved) rotate(in.row(r), cosine + at, sine + at, sign, pairs, 1, 2, to.row(r));
-        else rotate(in.row(r), cosine + at, sine + at, sign, pairs, pairs, 1, to.row(r));
+        if (interleaved)
+          rotate(in.row(r), cosine + at, sine + at, sign, pairs, 1, 2, to.row(r));
+        else
+          rotate(in.row(r), cosine + at, sine + at, sign, pairs, pairs, 1, to.row(r));
         if (d % 2) to.row(r)[d - 1] = in.row(r)[d - 1];
       }
       to.end(count);
@@ -72,8 +74,10 @@ void rope_rows(const View& x, double base, int64_t first, bool interleaved, bool
 
 void rope(const View& x, double base, int64_t first, bool interleaved, bool inverse, const View& out) {
   if (x.numel() == 0) return;
-  if (x.dtype == DType::f64) rope_rows<double>(x, base, first, interleaved, inverse, out);
-  else rope_rows<float>(x, base, first, interleaved, inverse, out);
+  if (x.dtype == DType::f64)
+    rope_rows<double>(x, base, first, interleaved, inverse, out);
+  else
+    rope_rows<float>(x, base, first, interleaved, inverse, out);
 }
 
 }  // namespace cleave::cpu

@@ -11,11 +11,15 @@ RowPlan::RowPlan(const Shape& outer, std::span<const Strides> strides) : views_(
     int last = sizes.rank() - 1;
     bool joins = last >= 0;
     for (int v = 0; joins && v < views_; ++v) joins = steps[v][last] == strides[v][d] * outer[d];
-    if (joins) sizes[last] *= outer[d];
-    else sizes.push_back(outer[d]);
+    if (joins)
+      sizes[last] *= outer[d];
+    else
+      sizes.push_back(outer[d]);
     for (int v = 0; v < views_; ++v) {
-      if (joins) steps[v][last] = strides[v][d];
-      else steps[v].push_back(strides[v][d]);
+      if (joins)
+        steps[v][last] = strides[v][d];
+      else
+        steps[v].push_back(strides[v][d]);
     }
   }
   int last = sizes.rank() - 1;

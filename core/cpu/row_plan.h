@@ -114,8 +114,7 @@ class RowWriter {
   }
   T* row(int64_t r) { return rows_ + r * ld_; }
   void end(int64_t count) {
-    if (!direct_)
-      panel_loops(T{}).store(rows_, ld_, count, n_, {to_, static_cast<int>(dtype_), row_stride_, col_});
+    if (!direct_) panel_loops(T{}).store(rows_, ld_, count, n_, {to_, static_cast<int>(dtype_), row_stride_, col_});
   }
 
  private:

@@ -38,8 +38,7 @@ void softmax_backward_rows(const View& y, const View& dy, int dim, bool log, con
       result.load(base[0], step[0], count);
       cotangent.load(base[1], step[1], count);
       out.begin(base[2], step[2]);
-      for (int64_t r = 0; r < count; ++r)
-        loops.softmax_backward(result.row(r), cotangent.row(r), n, log, out.row(r));
+      for (int64_t r = 0; r < count; ++r) loops.softmax_backward(result.row(r), cotangent.row(r), n, log, out.row(r));
       out.end(count);
     });
   });
@@ -67,20 +66,26 @@ void logsumexp_rows(const View& x, int dim, const View& y) {
 
 void softmax(const View& x, int dim, bool log, const View& y) {
   if (x.numel() == 0) return;
-  if (x.dtype == DType::f64) softmax_rows<double>(x, dim, log, y);
-  else softmax_rows<float>(x, dim, log, y);
+  if (x.dtype == DType::f64)
+    softmax_rows<double>(x, dim, log, y);
+  else
+    softmax_rows<float>(x, dim, log, y);
 }
 
 void softmax_backward(const View& y, const View& dy, int dim, bool log, const View& dx) {
   if (y.numel() == 0) return;
-  if (y.dtype == DType::f64) softmax_backward_rows<double>(y, dy, dim, log, dx);
-  else softmax_backward_rows<float>(y, dy, dim, log, dx);
+  if (y.dtype == DType::f64)
+    softmax_backward_rows<double>(y, dy, dim, log, dx);
+  else
+    softmax_backward_rows<float>(y, dy, dim, log, dx);
 }
 
 void logsumexp(const View& x, int dim, const View& out) {
   if (out.numel() == 0) return;
-  if (x.dtype == DType::f64) logsumexp_rows<double>(x, dim, out);
-  else logsumexp_rows<float>(x, dim, out);
+  if (x.dtype == DType::f64)
+    logsumexp_rows<double>(x, dim, out);
+  else
+    logsumexp_rows<float>(x, dim, out);
 }
 
 }  // namespace cleave::cpu

@@ -126,7 +126,7 @@ void forward(const ScoreBlock<T>& b, T* top, T* sum, T* acc, int64_t width) {
         s[i + c] = e;
       }
     for (int64_t c = whole; c < b.cols; ++c) s[c] = 0;
-    sum[r] = sum[r] * b.shrink[r] + total<T>(load(part));
+    sum[r] = sum[r] * b.shrink[r] + total(part);
     if (b.drop.threshold) drop_row<T>(b.drop, r, n, s, nullptr);
   }
   for (int64_t r = 0; r < b.rows; ++r)

@@ -54,26 +54,36 @@ template <class T>
 void load(const Grid& from, int64_t rows, int64_t cols, T* to, int64_t ld) {
   auto as = [&](auto* p) { load_from(p, from.row, from.col, rows, cols, to, ld); };
   switch (from.dtype) {
-    case 0: return as(static_cast<const double*>(from.data));
-    case 1: return as(static_cast<const float*>(from.data));
-    case 2: return as(static_cast<const Bf16*>(from.data));
-    default: return as(static_cast<const F16*>(from.data));
+    case 0:
+      return as(static_cast<const double*>(from.data));
+    case 1:
+      return as(static_cast<const float*>(from.data));
+    case 2:
+      return as(static_cast<const Bf16*>(from.data));
+    default:
+      return as(static_cast<const F16*>(from.data));
   }
 }
 
 void store(const float* from, int64_t ld, int64_t rows, int64_t cols, const Grid& to) {
   auto as = [&](auto* p) { store_to(from, ld, rows, cols, p, to.row, to.col); };
   switch (to.dtype) {
-    case 0: return as(static_cast<double*>(to.data));
-    case 1: return as(static_cast<float*>(to.data));
-    case 2: return as(static_cast<Bf16*>(to.data));
-    default: return as(static_cast<F16*>(to.data));
+    case 0:
+      return as(static_cast<double*>(to.data));
+    case 1:
+      return as(static_cast<float*>(to.data));
+    case 2:
+      return as(static_cast<Bf16*>(to.data));
+    default:
+      return as(static_cast<F16*>(to.data));
   }
 }
 void store(const double* from, int64_t ld, int64_t rows, int64_t cols, const Grid& to) {
   auto as = [&](auto* p) { store_to(from, ld, rows, cols, p, to.row, to.col); };
-  if (to.dtype == 0) as(static_cast<double*>(to.data));
-  else as(static_cast<float*>(to.data));
+  if (to.dtype == 0)
+    as(static_cast<double*>(to.data));
+  else
+    as(static_cast<float*>(to.data));
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ constexpr int64_t kPiece = 512;
 [[gnu::always_inline]] inline float sqrt1(float x) { return __builtin_sqrtf(x); }
 [[gnu::always_inline]] inline double sqrt1(double x) { return __builtin_sqrt(x); }
 
-// Sum of exp(x - shift), in lanes for each piece; the pieces' sums are added in f64. `y`, if not null, receives the terms.
+// Sum of exp(x - shift), in lanes for each piece; the pieces' sums are added in f64. `y`, if not null, receives the
+// terms.
 template <class T>
 T sum_exp(const T* x, int64_t n, T shift, T* y) {
   constexpr int64_t L = kLanes<T>;
@@ -31,7 +32,7 @@ T sum_exp(const T* x, int64_t n, T shift, T* y) {
       part[c] += e;
       if (y) y[i + c] = e;
     }
-    sum += static_cast<double>(total<T>(load(part)));
+    sum += static_cast<double>(total(part));
   }
   return static_cast<T>(sum);
 }
@@ -112,8 +113,10 @@ void norm_dx(const T* x, const T* weight, const T* mean_in, T rstd, const T* dy,
   T along = sum_of<T>(
       n,
       [&](int64_t i, Simd<T>& sum) {
-        if (weight) sum += load(dy + i) * load(weight + i) * (load(x + i) - means);
-        else sum += load(dy + i) * (load(x + i) - means);
+        if (weight)
+          sum += load(dy + i) * load(weight + i) * (load(x + i) - means);
+        else
+          sum += load(dy + i) * (load(x + i) - means);
       },
       [&](int64_t i) { return (weight ? dy[i] * weight[i] : dy[i]) * (x[i] - mean); });
   T inv = T(1) / static_cast<T>(n);
@@ -165,9 +168,8 @@ void add(const T* x, int64_t n, T* sum) {
 
 template <class T>
 constexpr RowLoops<T> table() {
-  return {softmax<T>,       softmax_backward<T>, logsumexp<T>,     layer_norm<T>,
-          rms_norm<T>,      norm_backward<T>,    cross_entropy<T>, cross_entropy_backward<T>,
-          add<T>};
+  return {softmax<T>,       softmax_backward<T>,       logsumexp<T>, layer_norm<T>, rms_norm<T>, norm_backward<T>,
+          cross_entropy<T>, cross_entropy_backward<T>, add<T>};
 }
 
 }  // namespace

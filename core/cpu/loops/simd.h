@@ -24,8 +24,8 @@ using Simd = typename SimdOf<T>::type;
 template <class T>
 inline constexpr int kLanes = 64 / sizeof(T);
 
-// Vectors go by reference: passing them by value would depend on the instruction set. (Not to be bound to `auto&`, which
-// forgets that they are not aligned.)
+// Vectors go by reference: passing them by value would depend on the instruction set. Copy the result into a Simd
+// before it is handed on: other references to it would forget that it is not aligned.
 template <class T>
 [[gnu::always_inline]] inline const typename SimdOf<T>::loose& load(const T* p) {
   return *reinterpret_cast<const typename SimdOf<T>::loose*>(p);
@@ -44,6 +44,12 @@ template <class T>
     auto a = CLEAVE_LANES(v, 0, 1, 2, 3) + CLEAVE_LANES(v, 4, 5, 6, 7);
     return (a[0] + a[2]) + (a[1] + a[3]);
   }
+}
+
+template <class T>
+[[gnu::always_inline]] inline T total(const T (&lanes)[kLanes<T>]) {
+  Simd<T> v = load(lanes);
+  return total<T>(v);
 }
 
 template <class T>

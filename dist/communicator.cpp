@@ -144,7 +144,8 @@ void Communicator::broadcast(void* data, int64_t count, DType dtype, int root, D
 
 void Communicator::send(const void* data, int64_t count, DType dtype, int to, Device device) {
   static const char nothing = 0;
-  enter(point_to_point(data ? data : &nothing, nullptr, count, dtype, to, device));
+  if (!data) data = &nothing;  // a null pointer to send means that the call receives
+  enter(point_to_point(data, nullptr, count, dtype, to, device));
   if (device == Device::Cpu) send_bytes(data, count * size_of(dtype), to);
 }
 

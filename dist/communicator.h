@@ -69,7 +69,8 @@ class Communicator {
   void barrier();
 
   /// Any of the collectives, without waiting; buffers and counts must stay alive until `wait()`. In place where the
-  /// blocking call is; an all_reduce may have both buffers, a send_recv has one. Waits may come in any order.
+  /// blocking call is; an all_reduce may have both buffers, a send_recv has one. Waits may come in any order. What the
+  /// blocking call would throw comes from `start` or from `wait`.
   std::unique_ptr<Pending> start(const Collective& call);
 
   /// Axis names for messages and counters, e.g. "dp.tp".

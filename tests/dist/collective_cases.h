@@ -362,11 +362,25 @@ inline void check_disagreements(World& world) {
   int64_t count = odd ? 1 : 2;
   expect(message_of<CommError>([&] { comm.all_reduce(nullptr, count, DType::f32, ReduceOp::sum, Device::Meta); }),
          {"on meta"});
-  auto pending = comm.start({.kind = CollectiveKind::all_reduce, .send = nullptr, .recv = x.data(), .count = count});
-  expect(message_of<CommError>([&] { pending->wait(); }), {"of 1 f32", "of 2 f32"});
+  expect(message_of<CommError>(
+             [&] { comm.start({.kind = CollectiveKind::all_reduce, .recv = x.data(), .count = count})->wait(); }),
+         {"of 1 f32", "of 2 f32"});
   float one = 1;
   comm.all_reduce(&one, 1, DType::f32);
   CHECK(one == n);
+}
+
+/// all_to_all where the last rank expects another number from rank 0 than that sends.
+inline void check_pair_counts(World& world) {
+  int n = world.size();
+  std::vector<float> x(4 * static_cast<size_t>(n)), y(x);
+  std::vector<int64_t> send(static_cast<size_t>(n), 2), recv = send;
+  if (world.rank() == n - 1) recv[0] = 3;
+  std::string text =
+      message_of<CommError>([&] { world.communicator().all_to_all(x.data(), send, y.data(), recv, DType::f32); });
+  CAPTURE(text);
+  CHECK(has(text, "rank 0 sends 2 elements to rank " + std::to_string(n - 1) + ", which expects 3"));
+  world.communicator().barrier();
 }
 
 }  // namespace cleave::test

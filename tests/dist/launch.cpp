@@ -279,3 +279,70 @@ TEST_CASE("a simulated rank counts bytes and time and moves nothing") {
   CHECK(counts[1].count == 2);
   CHECK_THROWS_AS(simulate(4, 4, [](World&) {}), ValueError);
 }
+
+// Under mpirun, one at a time, by faults_mpi.sh: MPI can be left only once.
+TEST_SUITE("mpi faults" * doctest::skip()) {
+  TEST_CASE("exception") {
+    CHECK(launch_words({"prog"}, [](World& w) {
+            std::vector<float> x(100000);
+            for (int step = 0;; ++step) {
+              if (step == 3 && w.rank() == 1) throw IndexError("token 9 is out of range");
+              auto pending =
+                  w.communicator().start({.kind = CollectiveKind::all_reduce, .recv = x.data(), .count = 100000});
+              std::vector<float> y(200000, 1.0f);
+              w.communicator().all_reduce(y.data(), 200000, DType::f32);
+              pending->wait();
+            }
+          }) == 1);
+  }
+  TEST_CASE("return") {
+    CHECK(launch_words({"prog"}, [](World& w) {
+            std::vector<float> x(100000);
+            w.communicator().all_reduce(x.data(), 100000, DType::f32);
+            if (w.rank() != 1)
+              w.communicator().all_reduce(x.data(), 100000, DType::f32, ReduceOp::sum, Device::Cpu, "norm");
+          }) == 1);
+  }
+  TEST_CASE("disagreement") {
+    CHECK(launch_words({"prog"}, [](World& w) {
+            set_checked_mode(true);
+            std::vector<float> x(10);
+            w.communicator().all_reduce(x.data(), w.rank() == 1 ? 9 : 10, DType::f32);
+          }) == 1);
+  }
+  TEST_CASE("killed") {
+    CHECK(launch_words({"prog"}, [](World& w) {
+            w.communicator().barrier();
+            if (w.rank() == 1) std::raise(SIGKILL);
+            w.communicator().barrier();
+          }) == 1);
+  }
+  TEST_CASE("terminated") {
+    CHECK(launch_words({"prog"}, [](World& w) {
+            w.communicator().barrier();
+            if (w.rank() == 1) std::raise(SIGTERM);
+            for (float x = 1;;) w.communicator().all_reduce(&x, 1, DType::f32);
+          }) == 1);
+  }
+  TEST_CASE("busy") {  // one rank neither ends nor communicates
+    launch_words({"prog"}, [](World& w) {
+      w.communicator().barrier();
+      if (w.rank() == 1) throw ValueError("no such file");
+      if (w.rank() == 0)
+        for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+      w.communicator().barrier();
+    });
+  }
+  TEST_CASE("watchdog") {
+    setenv("CLEAVE_WATCHDOG", "0.2", 1);
+    CHECK(launch_words({"prog"}, [](World& w) {
+            if (w.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+            float x = 1;
+            w.communicator().all_reduce(&x, 1, DType::f32, ReduceOp::sum, Device::Cpu, "grads");
+            CHECK(x == w.size());
+          }) == 0);
+  }
+  TEST_CASE("ranks") {
+    CHECK(launch_words({"prog", "--ranks", "7"}, [](World&) {}) == 1);
+  }
+}

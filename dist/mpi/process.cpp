@@ -1,0 +1,215 @@
+#include <cleave/dist/mpi/process.h>
+
+#include <cleave/core/error.h>
+#include <cleave/dist/internal/world_backend.h>
+#include <cleave/dist/mpi/exchange.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cleave::dist::detail {
+namespace {
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Polls at once for a while, then lets others run, then sleeps.
+class Backoff {
+ public:
+  explicit Backoff(bool crowded) : polls_(crowded ? kSpins : 0) {}
+  void pause() {
+    ++polls_;
+    if (polls_ < kSpins) return;
+    if (polls_ < kYields)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(polls_ < kNaps ? 50 : 500));
+  }
+
+ private:
+  static constexpr int kSpins = 100, kYields = 2000, kNaps = 4000;
+  int polls_;
+};
+
+}  // namespace
+
+Scratch::Block Scratch::take(size_t bytes) {
+  auto fits = [&](const Block& b) { return b.bytes >= bytes && b.bytes / 2 <= bytes; };
+  auto it = std::find_if(free_.begin(), free_.end(), fits);
+  if (it == free_.end()) return {std::make_unique_for_overwrite<std::byte[]>(bytes), bytes};
+  Block found = std::move(*it);
+  free_.erase(it);
+  return found;
+}
+
+void Scratch::give(Block block) {
+  constexpr size_t kKept = 8;
+  if (!block.data) return;
+  free_.push_back(std::move(block));
+  if (free_.size() > kKept) free_.erase(free_.begin());
+}
+
+MpiProcess::MpiProcess(double watchdog_seconds) : watchdog_(watchdog_seconds) {
+  int was = 0, provided = 0;
+  MPI_Finalized(&was);
+  if (was) throw CommError("[launch] MPI has ended in this process: launch once per process under mpirun");
+  MPI_Initialized(&was);
+  if (!was) mpi_check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &data), "MPI_Comm_dup");
+  mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(data, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(data, &rank);
+  MPI_Comm_size(data, &size);
+  MPI_Comm host;
+  mpi_check(MPI_Comm_split_type(data, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
+  MPI_Comm_size(host, &local_size);
+  MPI_Comm_free(&host);
+  int* bound = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(data, MPI_TAG_UB, &bound, &found);
+  if (found) max_tag = *bound;
+  crowded_ = static_cast<unsigned>(local_size) > std::thread::hardware_concurrency();
+  peers_.resize(static_cast<size_t>(size));
+  listen();
+}
+
+void MpiProcess::listen() {
+  mpi_check(MPI_Irecv(&incoming_, sizeof incoming_, MPI_BYTE, MPI_ANY_SOURCE, 0, control_, &listening_), "MPI_Irecv");
+}
+
+void MpiProcess::announce(Kind kind, int origin, const std::string& text) {
+  Outgoing& out = outgoing_.emplace_back();
+  out.notice.kind = static_cast<int>(kind);
+  out.notice.origin = origin;
+  std::strncpy(out.notice.text, text.c_str(), sizeof out.notice.text - 1);
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) continue;
+    MPI_Request request;
+    if (MPI_Isend(&out.notice, sizeof out.notice, MPI_BYTE, r, 0, control_, &request) == MPI_SUCCESS)
+      out.requests.push_back(request);
+  }
+}
+
+// Takes the notices that have arrived.
+void MpiProcess::look() {
+  for (;;) {
+    int flag = 0;
+    MPI_Status status;
+    mpi_check(MPI_Test(&listening_, &flag, &status), "MPI_Test");
+    if (!flag) return;
+    Peer& peer = peers_[static_cast<size_t>(status.MPI_SOURCE)];
+    auto kind = static_cast<Kind>(incoming_.kind);
+    if (kind == Kind::failed && failed_ < 0) {
+      failed_ = incoming_.origin;
+      failure_ = incoming_.text;
+    }
+    if (kind == Kind::returned) {
+      peer.returned_at = Clock::now();
+      somebody_returned_ = true;
+    }
+    peer.ended |= kind == Kind::failed || kind == Kind::returned;
+    peer.place = kind == Kind::waiting ? incoming_.text : "";
+    listen();
+  }
+}
+
+void MpiProcess::check() {
+  check_interrupt();
+  look();
+  if (failed_ >= 0) throw PeerError(failed_, failure_);
+}
+
+void MpiProcess::wait(Polled& call) {
+  constexpr double kGrace = 0.5;  // for the others' notices of where they wait
+  Backoff backoff(crowded_);
+  Clock::time_point start = Clock::now();
+  bool told = false, reported = watchdog_ <= 0;
+  try {
+    for (unsigned polls = 1; !call.advance(); ++polls) {
+      if (polls % 4 == 0) {
+        check();
+        for (size_t i = 0; i < started.size(); ++i)
+          if (started[i] != &call) started[i]->advance();
+        if (somebody_returned_) check_returned(call);
+      }
+      if (polls % 64 == 0 && !reported && seconds_since(start) > watchdog_ + (told ? kGrace : 0)) {
+        if (told)
+          report(call, seconds_since(start));
+        else
+          announce(Kind::waiting, rank, call.place());
+        (told ? reported : told) = true;
+      }
+      backoff.pause();
+    }
+  } catch (...) {
+    call.abandon();
+    throw;
+  }
+  if (told) announce(Kind::going_on, rank, "");
+}
+
+// A rank that returned has done its part of all its calls; what it sent may still be on its way.
+void MpiProcess::check_returned(Polled& call) {
+  constexpr double kOnItsWay = 0.25;
+  auto gone = [&](int r) {
+    auto at = peers_[static_cast<size_t>(r)].returned_at;
+    return at != Clock::time_point::max() && seconds_since(at) > kOnItsWay;
+  };
+  bool any = false;
+  for (int r = 0; r < size; ++r) any |= gone(r);
+  if (!any) return;
+  for (int r : call.missing())
+    if (gone(r)) {
+      failed_ = r;
+      failure_ = fmt::format("rank {} returned while rank {} was in {}", r, rank, call.place());
+      throw PeerError(failed_, failure_);
+    }
+}
+
+void MpiProcess::report(Polled& call, double seconds) {
+  std::string others;
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) continue;
+    const Peer& peer = peers_[static_cast<size_t>(r)];
+    others += fmt::format("{}rank {} {}", others.empty() ? "" : "; ", r,
+                          peer.ended           ? "has ended"
+                          : peer.place.empty() ? "has told of no wait"
+                                               : "waits in " + peer.place);
+  }
+  std::string text = fmt::format("[watchdog] rank {} has waited {:.1f} s in {} for rank {}: {}\n", rank, seconds,
+                                 call.place(), fmt::join(call.missing(), ", rank "), others);
+  std::fputs(text.c_str(), stderr);
+}
+
+bool MpiProcess::wait_for_all_to_end(bool failed) {
+  peers_[static_cast<size_t>(rank)].ended = true;
+  Clock::time_point failed_at = Clock::now();
+  for (;;) {
+    look();
+    if (std::all_of(peers_.begin(), peers_.end(), [](const Peer& p) { return p.ended; })) return true;
+    bool was = failed;
+    failed = failed || failed_ >= 0 || interrupt_signal();
+    if (failed && !was) failed_at = Clock::now();
+    // After a signal mpirun is ending the processes, and soon kills those that are left.
+    if (failed && seconds_since(failed_at) > (interrupt_signal() ? 0.5 : 5)) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+void MpiProcess::finalize() {
+  for (Outgoing& out : outgoing_) {
+    Clock::time_point start = Clock::now();
+    for (int flag = 0; !flag && seconds_since(start) < 1;)
+      MPI_Testall(static_cast<int>(out.requests.size()), out.requests.data(), &flag, MPI_STATUSES_IGNORE);
+  }
+  MPI_Cancel(&listening_);
+  MPI_Wait(&listening_, MPI_STATUS_IGNORE);
+  MPI_Finalize();
+}
+
+}  // namespace cleave::dist::detail

@@ -1,0 +1,103 @@
+// This process as a rank of mpirun: MPI itself, the notices that ranks send each other, and waiting.
+#pragma once
+#include <mpi.h>
+
+#include <chrono>
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cleave::dist::detail {
+
+using Clock = std::chrono::steady_clock;
+
+/// Something that completes in steps while it is polled.
+class Polled {
+ public:
+  virtual ~Polled() = default;
+  /// Does what can be done now; whether it is over. May throw CommError.
+  virtual bool advance() = 0;
+  virtual std::vector<int> missing() = 0;  ///< world ranks that it waits for
+  virtual void abandon() = 0;
+  virtual std::string place() const = 0;  ///< "all_reduce 'norm' on tp (call 3)"
+};
+
+/// Memory for messages, used again.
+class Scratch {
+ public:
+  struct Block {
+    std::unique_ptr<std::byte[]> data;
+    size_t bytes = 0;
+  };
+  Block take(size_t bytes);
+  void give(Block block);
+
+ private:
+  std::vector<Block> free_;
+};
+
+class MpiProcess {
+ public:
+  explicit MpiProcess(double watchdog_seconds);
+  MpiProcess(const MpiProcess&) = delete;
+  MpiProcess& operator=(const MpiProcess&) = delete;
+
+  int rank = 0, size = 1, local_size = 1;
+  MPI_Comm data = MPI_COMM_NULL;  ///< the messages of all communicators, told apart by tag
+  int next_group = 1;             ///< the least number that this rank has seen no communicator with
+  int max_tag = 32767;
+  std::vector<Polled*> started;  ///< started calls; they progress while others are waited for
+  Scratch scratch;
+  std::vector<Scratch::Block> graveyard;  ///< of abandoned calls: a late message may still arrive in them
+
+  /// Throws Interrupted or PeerError if a signal or a rank's failure arrived.
+  void check();
+  /// Polls until it is over. If it throws, the call was abandoned and its buffers are free to go.
+  void wait(Polled& call);
+
+  /// Tells the other ranks how this one ended: the origin and text of its failure, or that it returned.
+  void announce_failure(int origin, const std::string& text) { announce(Kind::failed, origin, text); }
+  void announce_return() { announce(Kind::returned, rank, ""); }
+  /// Waits until every rank has ended. False if one does not end in time after a failure or a signal.
+  bool wait_for_all_to_end(bool failed);
+  bool failed() const { return failed_ >= 0; }
+  int failed_rank() const { return failed_; }
+  const std::string& failure() const { return failure_; }
+  /// Leaves MPI; only when every rank has ended.
+  void finalize();
+
+ private:
+  enum class Kind : int { failed, returned, waiting, going_on };
+  struct Notice {
+    int kind = 0, origin = 0;
+    char text[1000] = {};
+  };
+  struct Outgoing {
+    Notice notice;
+    std::vector<MPI_Request> requests;
+  };
+  struct Peer {
+    bool ended = false;
+    Clock::time_point returned_at = Clock::time_point::max();
+    std::string place;
+  };
+  void announce(Kind kind, int origin, const std::string& text);
+  void listen();
+  void look();
+  void check_returned(Polled& call);
+  void report(Polled& call, double seconds);
+
+  MPI_Comm control_ = MPI_COMM_NULL;
+  Notice incoming_;
+  MPI_Request listening_ = MPI_REQUEST_NULL;
+  std::list<Outgoing> outgoing_;
+  std::vector<Peer> peers_;
+  int failed_ = -1;
+  std::string failure_;
+  double watchdog_;
+  bool crowded_ = false, somebody_returned_ = false;
+};
+
+}  // namespace cleave::dist::detail

@@ -5,10 +5,15 @@ namespace cleave::autograd {
 
 AxisMask replicated_axes(const LayoutData* layout) {
   if (!layout) return 0;
-  return layout->mesh->all_axes() & ~layout->split() & ~layout->partial;
+  AxisMask axes = layout->mesh->all_axes() & ~layout->split() & ~layout->partial;
+  // Over one rank a partial sum is the value: calling it R lets gradients share buckets whatever the mesh's unit axes.
+  for (size_t a = 0; axes >> a; ++a)
+    if (layout->mesh->size(static_cast<int>(a)) == 1) axes &= ~dist::axis_bit(static_cast<int>(a));
+  return axes;
 }
 
 AxisMask completed_mask(Producer producer, bool parameter_only, AxisMask any, AxisMask all) {
+  if (producer == Producer::replaced) return 0;  // also of parameters alone: its backward is not linear in a term
   if (parameter_only || producer == Producer::redistribution) return any;
   return producer == Producer::local_single ? all : 0;
 }

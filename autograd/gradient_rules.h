@@ -9,7 +9,8 @@ namespace cleave::autograd {
 using dist::AxisMask;
 using dist::LayoutData;
 
-/// The axes on which a tensor of this layout is R (none for a plain tensor): a gradient can be partial on these only.
+/// The axes of more than one rank on which a tensor of this layout is R (none for a plain tensor): a gradient can be
+/// partial on these only.
 AxisMask replicated_axes(const LayoutData* layout);
 
 /// How the producer of a tensor takes its cotangent.

@@ -46,23 +46,33 @@ void softmax_backward(const BackwardCall& c, std::span<Tensor> out) {
   out[0] = run_kernel(kernel, c.op.name, {&c.outputs[0], &c.grads[0]}, c.input_shape(0), c.input_dtype(0), c.attributes);
 }
 
-// The shift cancels in value and gradient; 0 where a row's maximum is infinite.
-Tensor finite_max(const Tensor& x, int64_t dim) {
-  NoGrad off;
-  Tensor m = amax(x, dim, true);
-  return masked_fill(m, logical_not(isfinite(m)), 0.0);
+// x less its maximum over `dims`, and that maximum. The shift cancels in value and gradient; it is 0 where the maximum
+// is infinite or there is none.
+struct Shifted {
+  Tensor x, by;
+};
+Shifted shifted(const Tensor& x, const Dims& dims) {
+  for (int d = 0; d < x.dim(); ++d)
+    if (x.size(d) == 0 && (dims.empty() || wrap_dims("softmax", dims, x.type()).contains(d))) return {x, {}};
+  Tensor by;
+  {
+    NoGrad off;
+    Tensor m = amax(x, dims, true);
+    by = masked_fill(m, logical_not(isfinite(m)), 0.0);
+  }
+  return {x - by, by};
 }
 
 // Taped as local kernels and two small all-reduces; the gradients follow from the tape.
 void softmax_decompose(Inputs in, const Attributes& attributes, std::span<Tensor> out) {
   int64_t dim = attributes.as<SoftmaxAttributes>().dim;
-  Tensor e = exp(*in[0] - finite_max(*in[0], dim));
+  Tensor e = exp(shifted(*in[0], dim).x);
   out[0] = e / sum(e, dim, true);
 }
 void log_softmax_decompose(Inputs in, const Attributes& attributes, std::span<Tensor> out) {
   int64_t dim = attributes.as<SoftmaxAttributes>().dim;
-  Tensor shifted = *in[0] - finite_max(*in[0], dim);
-  out[0] = shifted - log(sum(exp(shifted), dim, true));
+  Tensor x = shifted(*in[0], dim).x;
+  out[0] = x - log(sum(exp(x), dim, true));
 }
 
 Cost row_cost(std::span<const View* const> in, std::span<const View* const>, const Attributes&) {
@@ -93,18 +103,14 @@ void logsumexp_kernel(const KernelCall& c) {
 void logsumexp_backward(const BackwardCall& c, std::span<Tensor> out) {
   const auto& a = c.attributes.as<ReduceAttributes>();
   Tensor y = reduce_op::expand_to(c.outputs[0], c.input_shape(0), a), g = reduce_op::expand_to(c.grads[0], c.input_shape(0), a);
-  Tensor shifted = pointwise_op::call<Pointwise::sub>({&c.inputs[0], &y});
-  Tensor p = pointwise_op::call<Pointwise::exp>({&shifted});
+  Tensor less = pointwise_op::call<Pointwise::sub>({&c.inputs[0], &y});
+  Tensor p = pointwise_op::call<Pointwise::exp>({&less});
   out[0] = pointwise_op::call<Pointwise::mul>({&p, &g});
 }
 Tensor logsumexp_of(const Tensor& x, const Dims& dims, bool keepdim) {
-  Tensor m;
-  {
-    NoGrad off;
-    m = amax(x, dims, true);
-    m = masked_fill(m, logical_not(isfinite(m)), 0.0);
-  }
-  Tensor y = log(sum(exp(x - m), dims, true)) + m;
+  Shifted s = shifted(x, dims);
+  Tensor y = log(sum(exp(s.x), dims, true));
+  if (s.by.defined()) y = y + s.by;
   return keepdim ? y : sum(y, dims, false);  // drops dims of size 1
 }
 void logsumexp_decompose(Inputs in, const Attributes& attributes, std::span<Tensor> out) {

@@ -2,21 +2,18 @@
 // sum, backward from the stored log-sum-exp.
 #include <cleave/core/cpu/attention.h>
 #include <cleave/core/cpu/attention_parts.h>
-#include <cleave/core/cpu/matmul.h>
 
 namespace cleave::cpu {
 namespace {
 
-// A block of keys of one head and the queries of one block against it.
-template <class T>
+// The queries of one block against a block of keys of one head.
 struct Tile {
-  Rows<T> q, k, v;
   int64_t b, h, i0, rows, j0, cols;
 };
 
 // `scores` has 2 * kQueries elements more, for the loops.
 template <class T>
-ScoreBlock<T> score_block(const Geometry& g, const View* mask, const Tile<T>& t, T* scores) {
+ScoreBlock<T> score_block(const Geometry& g, const View* mask, const Tile& t, T* scores) {
   T* room = scores + kQueries * kKeys;
   ScoreBlock<T> out{scores, room, room + kQueries, kKeys, t.rows, t.cols, t.cols, 0, {}, {}};
   if (g.block.causal) {
@@ -28,40 +25,63 @@ ScoreBlock<T> score_block(const Geometry& g, const View* mask, const Tile<T>& t,
   return out;
 }
 
+// The products of a tile; those with scores leave out what no query sees.
 template <class T>
-void scores_of(const Geometry& g, const Tile<T>& t, T* scores) {
-  gemm(false, true, t.rows, t.cols, g.d, static_cast<T>(g.block.scale), t.q.data, t.q.ld, t.k.data + t.j0 * t.k.ld,
-       t.k.ld, T(0), scores, kKeys);
-}
+struct TileProducts {
+  const SmallProductLoops<T>& loops;
+  const Geometry& g;
+  const Tile& t;
+
+  void run(SmallProduct<T> p, Triangle triangle) const {
+    if (g.block.causal) p.triangle = triangle;
+    p.seen = g.seen(t.i0) - t.j0;
+    loops.run(p);
+  }
+  // scores = scale * x y^T, for y turned.
+  void scores(const Rows<T>& x, const T* y, int64_t depth, T scale, T* to) const {
+    run({t.rows, t.cols, depth, scale, x.data, x.ld, 1, y, kKeys, to, kKeys, false}, Triangle::result);
+  }
+  // to (+)= scores y, one row for each query.
+  void to_queries(const T* scores, const Rows<T>& y, int64_t width, T* to, bool add) const {
+    run({t.rows, width, t.cols, 1, scores, kKeys, 1, y.data, y.ld, to, padded(width), add}, Triangle::left);
+  }
+  // to += scores^T x, one row for each key.
+  void to_keys(const T* scores, const Rows<T>& x, int64_t width, const MutableRows<T>& to) const {
+    run({t.cols, width, t.rows, 1, scores, 1, kKeys, x.data, x.ld, to.data + t.j0 * to.ld, to.ld, true},
+        Triangle::turned);
+  }
+};
 
 template <class T>
 void forward(const View& q, const View& k, const View& v, const View* mask, const Geometry& g, const View& out,
              const View& lse) {
-  int64_t blocks = (g.tq + kQueries - 1) / kQueries;
+  int64_t blocks = (g.tq + kQueries - 1) / kQueries, ld = padded(g.dv);
   const AttentionLoops<T>& loops = attention_loops(T{});
   parallel_for(g.batch * g.heads * blocks, g.grain(), [&](int64_t begin, int64_t end) {
-    Source<T> queries(q, kQueries), keys(k, g.tk), values(v, g.tk);
-    Workspace<T, 5> memory(kQueries * (kKeys + 2 + g.dv + 2));
-    T *scores = memory.data(), *acc = scores + kQueries * (kKeys + 2), *top = acc + kQueries * g.dv,
+    Source<T> queries(q, kQueries);
+    Keys<T> keys(k, true), values(v, false);
+    Workspace<T, 5> memory(kQueries * (kKeys + 2 + ld + 2));
+    T *scores = memory.data(), *acc = scores + kQueries * (kKeys + 2), *top = acc + kQueries * ld,
       *sum = top + kQueries;
     for (int64_t task = begin; task < end; ++task) {
       int64_t i0 = task % blocks * kQueries, h = task / blocks % g.heads, b = task / blocks / g.heads;
-      int64_t kv = g.kv_head(h);
-      Tile<T> t{{}, keys.all(b, kv), values.all(b, kv), b, h, i0, std::min(kQueries, g.tq - i0), 0, 0};
-      t.q = queries.rows(b, h, i0, t.rows);
-      std::fill_n(acc, t.rows * g.dv, T(0));
+      Tile t{b, h, i0, std::min(kQueries, g.tq - i0), 0, 0};
+      TileProducts<T> products{small_products(T{}), g, t};
+      Rows<T> rows = queries.rows(b, h, i0, t.rows);
+      keys.use(b, g.kv_head(h));
+      values.use(b, g.kv_head(h));
+      std::fill_n(acc, t.rows * ld, T(0));
       std::fill_n(top, t.rows, -std::numeric_limits<T>::infinity());
       std::fill_n(sum, t.rows, T(0));
       int64_t last = g.seen_clamped(i0 + t.rows - 1);
       for (t.j0 = 0; t.j0 < last; t.j0 += kKeys) {
         t.cols = std::min(kKeys, last - t.j0);
-        scores_of(g, t, scores);
-        loops.forward(score_block(g, mask, t, scores), top, sum, acc, t.j0 ? g.dv : 0);
-        gemm(false, false, t.rows, g.dv, t.cols, T(1), scores, kKeys, t.v.data + t.j0 * t.v.ld, t.v.ld,
-             t.j0 ? T(1) : T(0), acc, g.dv);
+        products.scores(rows, keys.turned(t.j0), g.d, static_cast<T>(g.block.scale), scores);
+        loops.forward(score_block(g, mask, t, scores), top, sum, acc, t.j0 ? ld : 0);
+        products.to_queries(scores, values.rows(t.j0), g.dv, acc, t.j0 > 0);
       }
-      loops.finish(t.rows, g.dv, top, sum, acc);
-      store_rows(acc, g.dv, out, b, h, i0, t.rows);
+      loops.finish(t.rows, ld, top, sum, acc);
+      store_rows(acc, ld, out, b, h, i0, t.rows);
       std::copy_n(sum, t.rows, lse.as<T>() + (b * g.heads + h) * g.tq + i0);
     }
   });
@@ -80,55 +100,56 @@ class BackwardHead {
         g_(g),
         grads_(grads),
         queries_(q, kQueries),
-        keys_(k, g.tk),
-        values_(v, g.tk),
         outs_(grads.out, kQueries),
         douts_(grads.dout, kQueries),
+        keys_(k, true),
+        values_(v, true),
         dk_(grads.dk, g.tk),
         dv_(grads.dv, g.tk),
-        memory_(kQueries * (2 * kKeys + 2 + g.d + 1)) {}
+        memory_(kQueries * (2 * kKeys + 2 + padded(g.d) + 1)) {}
 
   void run(int64_t b, int64_t kv) {
+    keys_.use(b, kv);
+    values_.use(b, kv);
     dk_to_ = dk_.begin(b, kv);
     dv_to_ = dv_.begin(b, kv);
     for (int64_t h = 0; h < g_.heads; ++h)
-      for (int64_t i0 = 0; i0 < g_.tq && g_.kv_head(h) == kv; i0 += kQueries) queries(b, h, kv, i0);
+      for (int64_t i0 = 0; i0 < g_.tq && g_.kv_head(h) == kv; i0 += kQueries) queries(b, h, i0);
     dk_.end();
     dv_.end();
   }
 
  private:
-  void queries(int64_t b, int64_t h, int64_t kv, int64_t i0) {
+  void queries(int64_t b, int64_t h, int64_t i0) {
     T *scores = memory_.data(), *dweights = scores + kQueries * (kKeys + 2), *dq = dweights + kQueries * kKeys,
-      *delta = dq + kQueries * g_.d;
-    Tile<T> t{{}, keys_.all(b, kv), values_.all(b, kv), b, h, i0, std::min(kQueries, g_.tq - i0), 0, 0};
-    t.q = queries_.rows(b, h, i0, t.rows);
-    Rows<T> out = outs_.rows(b, h, i0, t.rows), dout = douts_.rows(b, h, i0, t.rows);
+      *delta = dq + kQueries * padded(g_.d);
+    Tile t{b, h, i0, std::min(kQueries, g_.tq - i0), 0, 0};
+    TileProducts<T> products{small_products(T{}), g_, t};
+    Rows<T> q = queries_.rows(b, h, i0, t.rows), out = outs_.rows(b, h, i0, t.rows),
+            dout = douts_.rows(b, h, i0, t.rows);
     loops_.dots(t.rows, g_.dv, out.data, out.ld, dout.data, dout.ld, delta);
-    std::fill_n(dq, t.rows * g_.d, T(0));
+    std::fill_n(dq, t.rows * padded(g_.d), T(0));
+    T scale = static_cast<T>(g_.block.scale);
     const T* lse = grads_.lse.as<T>() + (b * g_.heads + h) * g_.tq + i0;
     int64_t last = g_.seen_clamped(i0 + t.rows - 1);
     for (t.j0 = 0; t.j0 < last; t.j0 += kKeys) {
       t.cols = std::min(kKeys, last - t.j0);
-      scores_of(g_, t, scores);
-      gemm(false, true, t.rows, t.cols, g_.dv, T(1), dout.data, dout.ld, t.v.data + t.j0 * t.v.ld, t.v.ld, T(0),
-           dweights, kKeys);
-      loops_.backward(score_block(g_, mask_, t, scores), lse, delta, static_cast<T>(g_.block.scale), dweights);
-      gemm(true, false, t.cols, g_.dv, t.rows, T(1), scores, kKeys, dout.data, dout.ld, T(1),
-           dv_to_.data + t.j0 * dv_to_.ld, dv_to_.ld);
-      gemm(true, false, t.cols, g_.d, t.rows, T(1), dweights, kKeys, t.q.data, t.q.ld, T(1),
-           dk_to_.data + t.j0 * dk_to_.ld, dk_to_.ld);
-      gemm(false, false, t.rows, g_.d, t.cols, T(1), dweights, kKeys, t.k.data + t.j0 * t.k.ld, t.k.ld,
-           t.j0 ? T(1) : T(0), dq, g_.d);
+      products.scores(q, keys_.turned(t.j0), g_.d, scale, scores);
+      products.scores(dout, values_.turned(t.j0), g_.dv, T(1), dweights);
+      loops_.backward(score_block(g_, mask_, t, scores), lse, delta, scale, dweights);
+      products.to_keys(scores, dout, g_.dv, dv_to_);
+      products.to_keys(dweights, q, g_.d, dk_to_);
+      products.to_queries(dweights, keys_.rows(t.j0), g_.d, dq, t.j0 > 0);
     }
-    store_rows(dq, g_.d, grads_.dq, b, h, i0, t.rows);
+    store_rows(dq, padded(g_.d), grads_.dq, b, h, i0, t.rows);
   }
 
   const View* mask_;
   const Geometry& g_;
   const Gradients& grads_;
   const AttentionLoops<T>& loops_ = attention_loops(T{});
-  Source<T> queries_, keys_, values_, outs_, douts_;
+  Source<T> queries_, outs_, douts_;
+  Keys<T> keys_, values_;
   Sum<T> dk_, dv_;
   MutableRows<T> dk_to_, dv_to_;
   Workspace<T, 5> memory_;

@@ -8,6 +8,7 @@
 #include <cleave/core/cpu/attention.h>
 #include <cleave/core/cpu/isa.h>
 #include <cleave/core/cpu/loops/attention.h>
+#include <cleave/core/cpu/loops/small_product.h>
 #include <cleave/core/cpu/pointwise.h>
 #include <cleave/core/cpu/row_plan.h>
 #include <cleave/core/cpu/workspace.h>
@@ -19,6 +20,12 @@ inline constexpr int64_t kQueries = 64, kKeys = 128;  // of a block
 
 inline const AttentionLoops<float>& attention_loops(float) { return CLEAVE_PICK(attention_loops_f32); }
 inline const AttentionLoops<double>& attention_loops(double) { return CLEAVE_PICK(attention_loops_f64); }
+
+inline const SmallProductLoops<float>& small_products(float) { return CLEAVE_PICK(small_product_loops_f32); }
+inline const SmallProductLoops<double>& small_products(double) { return CLEAVE_PICK(small_product_loops_f64); }
+
+/// The room that a row of n elements takes in a block.
+inline int64_t padded(int64_t n) { return std::max(kSmallWidth, (n + kSmallWidth - 1) / kSmallWidth * kSmallWidth); }
 
 struct Geometry {
   Geometry(const View& q, const View& k, const View& v, const AttentionBlock& b)
@@ -80,42 +87,69 @@ inline char* head_of(const View& x, int64_t b, int64_t h, int64_t row) {
   return static_cast<char*>(x.data) + offset * size_of(x.dtype);
 }
 
-/// Whether the rows of a head can be handed to a matrix product as they are.
+/// Whether the rows of a head can be handed to a product as they are.
 template <class T>
 bool is_direct(const View& x) {
   int64_t width = x.shape[3];
-  return x.dtype == dtype_of<T>() && (x.strides[3] == 1 || width <= 1) && x.strides[2] >= std::max<int64_t>(1, width);
+  return x.dtype == dtype_of<T>() && x.strides[3] == 1 && width % kSmallWidth == 0 && x.strides[2] >= width;
 }
 
-/// Reads rows of [B, H, T, D], through a buffer of `most` rows if need be.
+/// Reads rows of [B, H, T, D], through a buffer of `most` padded rows if need be.
 template <class T>
 class Source {
  public:
   Source(const View& x, int64_t most)
-      : x_(x), direct_(is_direct<T>(x)), width_(x.shape[3]), buffer_(direct_ ? 1 : most * x.shape[3]) {}
+      : x_(x), direct_(is_direct<T>(x)), ld_(padded(x.shape[3])), buffer_(direct_ ? 1 : most * ld_) {
+    if (!direct_) std::fill_n(buffer_.data(), most * ld_, T(0));
+  }
 
   Rows<T> rows(int64_t b, int64_t h, int64_t first, int64_t count) {
     char* from = head_of(x_, b, h, first);
     if (direct_) return {reinterpret_cast<const T*>(from), x_.strides[2]};
-    int64_t ld = std::max<int64_t>(1, width_);
     Grid grid{from, static_cast<int>(x_.dtype), x_.strides[2], x_.strides[3]};
-    panel_loops(T{}).load(grid, count, width_, buffer_.data(), ld);
-    return {buffer_.data(), ld};
-  }
-  /// All rows of a head; converted once for calls in a row.
-  Rows<T> all(int64_t b, int64_t h) {
-    if (b != b_ || h != h_) kept_ = rows(b, h, 0, x_.shape[2]);
-    b_ = b;
-    h_ = h;
-    return kept_;
+    panel_loops(T{}).load(grid, count, x_.shape[3], buffer_.data(), ld_);
+    return {buffer_.data(), ld_};
   }
 
  private:
   const View& x_;
   bool direct_;
-  int64_t width_, b_ = -1, h_ = -1;
-  Rows<T> kept_;
+  int64_t ld_;
   Workspace<T, 6> buffer_;
+};
+
+/// All keys (or values) of the head asked for last, as rows and, if wanted, turned: a block [D, kKeys] for every kKeys of
+/// them.
+template <class T>
+class Keys {
+ public:
+  Keys(const View& x, bool turned)
+      : rows_(x, x.shape[2]),
+        count_(x.shape[2]),
+        width_(x.shape[3]),
+        memory_(turned ? (count_ + kKeys - 1) / kKeys * kKeys * width_ : 0),
+        turned_(turned) {
+    if (turned) std::fill_n(memory_.data(), (count_ + kKeys - 1) / kKeys * kKeys * width_, T(0));
+  }
+
+  void use(int64_t b, int64_t h) {
+    if (b == b_ && h == h_) return;
+    b_ = b;
+    h_ = h;
+    all_ = rows_.rows(b, h, 0, count_);
+    for (int64_t j = 0; turned_ && j < count_; j += kKeys)
+      small_products(T{}).turn(all_.data + j * all_.ld, all_.ld, std::min(kKeys, count_ - j), width_,
+                               memory_.data() + j * width_, kKeys);
+  }
+  Rows<T> rows(int64_t first) const { return {all_.data + first * all_.ld, all_.ld}; }
+  const T* turned(int64_t first) const { return memory_.data() + first * width_; }
+
+ private:
+  Source<T> rows_;
+  int64_t count_, width_, b_ = -1, h_ = -1;
+  Rows<T> all_;
+  Workspace<T, 9> memory_;
+  bool turned_;
 };
 
 template <class T>
@@ -129,14 +163,14 @@ template <class T>
 class Sum {
  public:
   Sum(const View& x, int64_t rows)
-      : x_(x), direct_(is_direct<T>(x)), rows_(rows), width_(x.shape[3]), buffer_(direct_ ? 1 : rows * x.shape[3]) {}
+      : x_(x), direct_(is_direct<T>(x)), rows_(rows), buffer_(direct_ ? 1 : rows * padded(x.shape[3])) {}
 
   MutableRows<T> begin(int64_t b, int64_t h) {
     b_ = b;
     h_ = h;
-    to_ = direct_ ? MutableRows<T>{reinterpret_cast<T*>(head_of(x_, b, h, 0)), x_.strides[2]}
-                  : MutableRows<T>{buffer_.data(), std::max<int64_t>(1, width_)};
-    for (int64_t r = 0; r < rows_; ++r) std::fill_n(to_.data + r * to_.ld, width_, T(0));
+    if (direct_) to_ = {reinterpret_cast<T*>(head_of(x_, b, h, 0)), x_.strides[2]};
+    else to_ = {buffer_.data(), padded(x_.shape[3])};
+    for (int64_t r = 0; r < rows_; ++r) std::fill_n(to_.data + r * to_.ld, direct_ ? x_.shape[3] : to_.ld, T(0));
     return to_;
   }
   void end() {
@@ -146,7 +180,7 @@ class Sum {
  private:
   const View& x_;
   bool direct_;
-  int64_t rows_, width_, b_ = 0, h_ = 0;
+  int64_t rows_, b_ = 0, h_ = 0;
   MutableRows<T> to_;
   Workspace<T, 7> buffer_;
 };

@@ -1,6 +1,8 @@
 #include <cleave/core/cpu/reduce.h>
 #include <cleave/ops/internal/pointwise_op.h>
 
+#include <cmath>
+
 namespace cleave::pointwise_op {
 
 void infer_same(const InferCall& call, std::span<OutputType> out) { out[0] = {call.dtype(0), call.shape(0)}; }
@@ -60,12 +62,21 @@ void backward_zero(const BackwardCall& c, std::span<Tensor> out) {
 }
 
 std::vector<Sample> unary_samples(Fill fill, PointwiseParams params, bool integers, bool gradient) {
+  // Public functions widen integers beside a fraction, so integers are tried with the next whole numbers.
+  auto whole = [](double x) { return std::copysign(std::ceil(std::abs(x)), x); };
+  PointwiseParams rounded{whole(params.p), whole(params.q)};
+  bool fractions = rounded.p != params.p || rounded.q != params.q;
   std::vector<Sample> out;
   for (const Shape& shape : {Shape{5, 7}, Shape{2, 3, 4}, Shape{1}, Shape{}, Shape{0, 3}})
     out.push_back({.inputs = {{shape, fill}},
                    .attributes = sample_attributes(params),
                    .has_gradient = gradient,
-                   .integers = integers});
+                   .integers = integers && !fractions});
+  if (integers && fractions)
+    out.push_back({.inputs = {{{5, 7}, fill}},
+                   .attributes = sample_attributes(rounded),
+                   .has_gradient = gradient,
+                   .integers = true});
   return out;
 }
 

@@ -1,24 +1,11 @@
 // Blocked products after Goto and van de Geijn (2008): packed panels, and a tile of C held in registers.
 #include <cleave/core/cpu/loops/gemm.h>
+#include <cleave/core/cpu/loops/register_tile.h>
 
 namespace cleave::cpu::CLEAVE_ISA {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kBytes = 64, kRows = 8, kVectors = 3;
-#elif defined(__AVX2__)
-constexpr int kBytes = 32, kRows = 4, kVectors = 3;
-#else
-constexpr int kBytes = 16, kRows = 4, kVectors = 2;
-#endif
 constexpr int64_t kBlockM = 96, kBlockN = 768, kBlockK = 256;  // multiples of every tile
-
-template <class T>
-struct VectorOf {
-  typedef T type __attribute__((vector_size(kBytes)));
-  typedef T loose __attribute__((vector_size(kBytes), aligned(alignof(T)), may_alias));
-  static constexpr int lanes = kBytes / static_cast<int>(sizeof(T));
-};
 
 // Packs X[rows, k] as panels of `width` rows, column by column, zero-padded.
 template <class T>
@@ -41,20 +28,20 @@ void pack(const Factor<T>& x, int64_t rows, int64_t k, int64_t width, T scale, T
 // C[rows, cols] = beta * C + A B for one tile; `rows` and `cols` may be less than the tile's.
 template <class T>
 void tile(int64_t k, const T* a, const T* b, T beta, T* c, int64_t ldc, int64_t rows, int64_t cols) {
-  using V = typename VectorOf<T>::type;
-  using Loose = typename VectorOf<T>::loose;
-  constexpr int L = VectorOf<T>::lanes;
-  V sum[kRows][kVectors] = {};
-  for (int64_t p = 0; p < k; ++p, a += kRows, b += kVectors * L) {
-    V right[kVectors];
+  using V = typename TileVector<T>::type;
+  using Loose = typename TileVector<T>::loose;
+  constexpr int L = TileVector<T>::lanes;
+  V sum[kTileRows][kTileVectors] = {};
+  for (int64_t p = 0; p < k; ++p, a += kTileRows, b += kTileVectors * L) {
+    V right[kTileVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) right[v] = *reinterpret_cast<const Loose*>(b + v * L);
+    for (int v = 0; v < kTileVectors; ++v) right[v] = *reinterpret_cast<const Loose*>(b + v * L);
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i)
+    for (int i = 0; i < kTileRows; ++i)
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sum[i][v] += a[i] * right[v];
+      for (int v = 0; v < kTileVectors; ++v) sum[i][v] += a[i] * right[v];
   }
-  T out[kRows][kVectors * L];
+  T out[kTileRows][kTileVectors * L];
   __builtin_memcpy(out, sum, sizeof sum);
   for (int64_t i = 0; i < rows; ++i) {
     if (beta == 0) {
@@ -69,7 +56,7 @@ constexpr int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 template <class T>
 void product(const Product<T>& x, T* workspace) {
-  constexpr int64_t width = kVectors * VectorOf<T>::lanes;
+  constexpr int64_t width = kTileVectors * TileVector<T>::lanes;
   T *left = workspace, *right = workspace + kBlockM * kBlockK;
   for (int64_t j0 = 0; j0 < x.n; j0 += kBlockN) {
     int64_t n = least(x.n - j0, kBlockN);
@@ -79,10 +66,10 @@ void product(const Product<T>& x, T* workspace) {
       pack<T>({x.b.data + p0 * x.b.row + j0 * x.b.col, x.b.col, x.b.row}, n, k, width, T(1), right);
       for (int64_t i0 = 0; i0 < x.m; i0 += kBlockM) {
         int64_t m = least(x.m - i0, kBlockM);
-        pack<T>({x.a.data + i0 * x.a.row + p0 * x.a.col, x.a.row, x.a.col}, m, k, kRows, x.alpha, left);
+        pack<T>({x.a.data + i0 * x.a.row + p0 * x.a.col, x.a.row, x.a.col}, m, k, kTileRows, x.alpha, left);
         for (int64_t j = 0; j < n; j += width)
-          for (int64_t i = 0; i < m; i += kRows)
-            tile(k, left + i * k, right + j * k, beta, x.c + (i0 + i) * x.ldc + j0 + j, x.ldc, least(m - i, kRows),
+          for (int64_t i = 0; i < m; i += kTileRows)
+            tile(k, left + i * k, right + j * k, beta, x.c + (i0 + i) * x.ldc + j0 + j, x.ldc, least(m - i, kTileRows),
                  least(n - j, width));
       }
     }

@@ -1,0 +1,39 @@
+#include "support/op_reference.h"
+
+namespace cleave::test {
+
+Values Reference::gradient(size_t input, uint32_t live) const {
+  Values sum{DType::f64, inputs[input].shape, std::vector<double>(inputs[input].v.size(), 0.0)};
+  for (size_t k = 0; k < outputs.size(); ++k)
+    if ((live >> k & 1) && !gradients[input][k].v.empty())
+      for (size_t i = 0; i < sum.v.size(); ++i) sum.v[i] += gradients[input][k].v[i];
+  return sum;
+}
+
+Reference reference_of(const OpCase& c, DType dtype) {
+  Reference ref;
+  try {
+    std::vector<Tensor> inputs;
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+      ref.inputs.push_back(rounded(c.values[i], c.dtype(i, dtype)));
+      inputs.push_back(c.inputs[i].absent ? Tensor() : make_tensor(ref.inputs[i], c.dtype(i, DType::f64)));
+      if (c.differentiable(i)) inputs[i].set_requires_grad(true);
+    }
+    std::vector<Tensor> outputs = run_op(*c.op, c.attributes(), inputs);
+    for (const Tensor& y : outputs) ref.outputs.push_back(values_of(y));
+    ref.cotangents = cotangents_for(c, outputs);
+    for (Values& v : ref.cotangents) v = rounded(v, dtype);
+    ref.gradients.assign(inputs.size(), std::vector<Values>(outputs.size()));
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      if (!outputs[k].requires_grad()) continue;
+      std::vector<Seed> seeds(outputs.size());
+      seeds[k].block = make_tensor(ref.cotangents[k], outputs[k].dtype());
+      std::vector<Tensor> gradients = run_backward(inputs, outputs, seeds);
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (gradients[i].defined()) ref.gradients[i][k] = values_of(gradients[i]);
+    }
+  } catch (const std::exception& e) { ref.error = e.what(); }
+  return ref;
+}
+
+}  // namespace cleave::test

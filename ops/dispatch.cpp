@@ -11,8 +11,6 @@
 namespace cleave {
 namespace {
 
-constexpr size_t kMaxOutputs = 8;
-
 struct Observer {
   DispatchObserver call = nullptr;
   void* context = nullptr;
@@ -30,12 +28,12 @@ struct LocalAttributes {
   }
 };
 
-Tensor view_output(const OpDef& op, const Tensor& x, const Shape& global, const Shape& local, Attributes attributes,
-                   const dist::LayoutData* layout) {
+Tensor view_output(const OpDef& op, size_t output, const Tensor& x, const Shape& global, const Shape& local,
+                   Attributes attributes, const dist::LayoutData* layout) {
   View view;
-  if (op.view(x.impl()->view, local, attributes, view)) return detail::make_view(x, view, global, layout);
+  if (op.view(x.impl()->view, output, local, attributes, view)) return detail::make_view(x, view, global, layout);
   Tensor copy = detail::dense_copy(x.local(), x.dtype());
-  op.view(copy.impl()->view, local, attributes, view);
+  op.view(copy.impl()->view, output, local, attributes, view);
   Tensor out = detail::make_view(copy, view, global, layout);
   out.impl()->absent = x.impl()->absent;
   return out;
@@ -84,7 +82,8 @@ void dispatch_plain(const OpDef& op, Inputs in, Attributes given, std::span<cons
                                                                   {none.data(), types.size()}})
                                       : given;
   if (op.view) {
-    out[0] = view_output(op, *in[0], types[0].shape, types[0].shape, attributes, nullptr);
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = view_output(op, i, *in[0], types[i].shape, types[i].shape, attributes, nullptr);
   } else {
     Device device = common_device(op, in);
     for (size_t i = 0; i < out.size(); ++i) out[i] = detail::make_tensor(types[i].shape, types[i].dtype, device);
@@ -146,7 +145,8 @@ void dispatch_distributed(const OpDef& op, Inputs in, Attributes given, std::spa
   Attributes attributes = local.rewrite(op, given, {inputs, types, row.row.in, row.row.out});
   bool absent = !mesh.member();
   if (op.view && !absent) {
-    out[0] = view_output(op, *inputs[0], types[0].shape, row.local[0], attributes, row.row.out[0]);
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = view_output(op, i, *inputs[0], types[i].shape, row.local[i], attributes, row.row.out[i]);
   } else {
     Device device = absent ? Device::Meta : common_device(op, inputs);
     for (size_t i = 0; i < out.size(); ++i)

@@ -15,6 +15,8 @@
 namespace cleave {
 
 struct OpDef;
+/// Outputs of one op, at most.
+inline constexpr int64_t kMaxOutputs = 8;
 using Inputs = std::span<const Tensor* const>;
 
 /// dtype and global shape of one output.
@@ -111,9 +113,9 @@ struct OpDef {
   /// Optional; gets a copy of the attributes to rewrite.
   void (*localize)(const LocalizeCall& call, void* attributes) = nullptr;
   Kernel kernel = {};
-  /// Instead of a kernel: the output's block as a view of input 0's, given its local shape. False: not possible
-  /// without a copy; then it is called again with a dense input.
-  bool (*view)(const View& x, const Shape& out, const Attributes& attributes, View& result) = nullptr;
+  /// Instead of a kernel: the block of output number `output` as a view of input 0's, given its local shape. False: not
+  /// possible without a copy; then it is called again with a dense input.
+  bool (*view)(const View& x, size_t output, const Shape& out, const Attributes& attributes, View& result) = nullptr;
   /// Gradients by input, left undefined where not needed. Null: not differentiable.
   void (*backward)(const BackwardCall& call, std::span<Tensor> gradients) = nullptr;
   Saves saves = {};

@@ -11,7 +11,7 @@
   OP(sum) OP(mean) OP(prod) OP(any) OP(all) \
   OP(amax) OP(amin) OP(argmax) OP(argmin) \
   OP(matmul) OP(linear) \
-  OP(permute) OP(expand) OP(slice) OP(clone) \
+  OP(permute) OP(expand) OP(slice) OP(unbind) OP(clone) \
   OP(reshape) \
   OP(cat) OP(pad) \
   OP(embedding) OP(index_select) OP(gather) \

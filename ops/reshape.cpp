@@ -100,7 +100,7 @@ LayoutRow reshape_row(const RuleCall& call) {
 }
 
 // Strides for `out` over x's elements, if one exists without a copy: dims are matched group by group.
-bool reshape_view(const View& x, const Shape& out, const Attributes&, View& result) {
+bool reshape_view(const View& x, size_t, const Shape& out, const Attributes&, View& result) {
   result = x;
   result.shape = out;
   result.strides = contiguous_strides(out);
@@ -133,12 +133,12 @@ bool reshape_view(const View& x, const Shape& out, const Attributes&, View& resu
 void reshape_backward(const BackwardCall& c, std::span<Tensor> out) {
   View v;
   const Tensor& g = c.grads[0];
-  if (reshape_view(g.impl()->view, c.input_shape(0), c.attributes, v)) {
+  if (reshape_view(g.impl()->view, 0, c.input_shape(0), c.attributes, v)) {
     out[0] = detail::make_view(g, v, v.shape, nullptr);
     return;
   }
   Tensor copy = detail::dense_copy(g, g.dtype());
-  reshape_view(copy.impl()->view, c.input_shape(0), c.attributes, v);
+  reshape_view(copy.impl()->view, 0, c.input_shape(0), c.attributes, v);
   out[0] = detail::make_view(copy, v, v.shape, nullptr);
 }
 

@@ -37,7 +37,7 @@ Rule permute_rule(const RuleCall& call) {
   rule.linear = {1};
   return rule;
 }
-bool permute_view(const View& x, const Shape& out, const Attributes& attributes, View& result) {
+bool permute_view(const View& x, size_t, const Shape& out, const Attributes& attributes, View& result) {
   const auto& a = attributes.as<ListAttributes>();
   result = x;
   result.shape = out;
@@ -84,7 +84,7 @@ Rule expand_rule(const RuleCall& call) {
   rule.linear = {1};
   return rule;
 }
-bool expand_view(const View& x, const Shape& out, const Attributes&, View& result) {
+bool expand_view(const View& x, size_t, const Shape& out, const Attributes&, View& result) {
   result = x;
   result.shape = out;
   result.strides = Strides(out.rank(), 0);
@@ -118,7 +118,7 @@ View sliced(const View& x, const SliceAttributes& a, int64_t length) {
   v.strides[a.dim] = x.strides[a.dim] * a.step;
   return v;
 }
-bool slice_view(const View& x, const Shape& out, const Attributes& attributes, View& result) {
+bool slice_view(const View& x, size_t, const Shape& out, const Attributes& attributes, View& result) {
   const auto& a = attributes.as<SliceAttributes>();
   result = sliced(x, a, out[a.dim]);
   return true;
@@ -130,6 +130,50 @@ void slice_backward(const BackwardCall& c, std::span<Tensor> out) {
   detail::fill_view(dx.device(), dx.impl()->view, 0.0);
   detail::copy_view(g.device(), g.impl()->view, sliced(dx.impl()->view, a, g.impl()->view.shape[a.dim]));
   out[0] = dx;
+}
+
+struct UnbindAttributes {
+  int64_t dim;
+};
+void infer_unbind(const InferCall& call, std::span<OutputType> out) {
+  Shape shape = call.shape(0);
+  shape.erase(call.attributes.as<UnbindAttributes>().dim);
+  for (OutputType& o : out) o = {call.dtype(0), shape};
+}
+Rule unbind_rule(const RuleCall& call) {
+  size_t dim = static_cast<size_t>(call.attributes.as<UnbindAttributes>().dim);
+  OperandLetters x = plain_letters(call.in[0].shape.rank()), piece = x;
+  x[dim] = {};
+  piece.erase(piece.begin() + static_cast<std::ptrdiff_t>(dim));
+  Rule rule;
+  rule.in = {x};
+  rule.out.assign(call.out.size(), piece);
+  rule.linear = {1};
+  return rule;
+}
+View unbound(const View& x, int64_t dim, size_t index) {
+  View v = x;
+  if (v.data) v.data = static_cast<char*>(v.data) + static_cast<int64_t>(index) * x.strides[dim] * size_of(x.dtype);
+  v.shape.erase(dim);
+  v.strides.erase(dim);
+  return v;
+}
+bool unbind_view(const View& x, size_t output, const Shape&, const Attributes& attributes, View& result) {
+  result = unbound(x, attributes.as<UnbindAttributes>().dim, output);
+  return true;
+}
+// One tensor for the gradients of all pieces.
+void unbind_backward(const BackwardCall& c, std::span<Tensor> out) {
+  int64_t dim = c.attributes.as<UnbindAttributes>().dim;
+  Device device = Device::Cpu;
+  for (const Tensor& g : c.grads)
+    if (g.defined()) device = g.device();
+  out[0] = detail::make_tensor(c.input_shape(0), c.input_dtype(0), device);
+  for (size_t i = 0; i < c.grads.size(); ++i) {
+    View piece = unbound(out[0].impl()->view, dim, i);
+    if (c.grads[i].defined()) detail::copy_view(device, c.grads[i].impl()->view, piece);
+    else detail::fill_view(device, piece, 0.0);
+  }
 }
 
 void infer_clone(const InferCall& call, std::span<OutputType> out) { out[0] = {call.dtype(0), call.shape(0)}; }
@@ -155,6 +199,13 @@ std::vector<Sample> slice_samples() {
   return out;
 }
 
+std::vector<Sample> unbind_samples() {
+  std::vector<Sample> out;
+  for (const auto& [shape, dim] : {std::pair<Shape, int64_t>{{3, 5}, 0}, {{5, 3}, 1}, {{2, 3, 7}, 1}, {{3}, 0}, {{0, 3}, 1}})
+    out.push_back({.inputs = {{shape}}, .attributes = sample_attributes(UnbindAttributes{dim}), .integers = true});
+  return out;
+}
+
 }  // namespace
 
 extern const OpDef permute{.name = "permute", .infer = infer_permute, .layout = permute_rule, .key_bytes = sizeof(ListAttributes),
@@ -169,6 +220,11 @@ extern const OpDef slice{.name = "slice", .infer = infer_slice, .layout = slice_
                          .view = slice_view,
                          .backward = slice_backward,
                          .cost = free_cost, .samples = slice_samples};
+extern const OpDef unbind{.name = "unbind", .infer = infer_unbind, .layout = unbind_rule, .key_bytes = sizeof(UnbindAttributes),
+                          .view = unbind_view,
+                          .backward = unbind_backward,
+                          .cost = free_cost, .samples = unbind_samples,
+                          .outputs = 3};
 extern const OpDef clone{.name = "clone", .infer = infer_clone, .layout = pointwise_op::linear,
                          .kernel = {.cpu = [](const KernelCall& c) { detail::copy_view(Device::Cpu, *c.in[0], *c.out[0]); }},
                          .backward = clone_backward,
@@ -221,8 +277,14 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
-  int64_t d = wrap_dim("unbind", dim, x.type());
+  int64_t d = wrap_dim("unbind", dim, x.type()), n = x.shape()[d];
   std::vector<Tensor> out;
+  if (n >= 1 && n <= kMaxOutputs) {
+    out.resize(static_cast<size_t>(n));
+    const Tensor* in[] = {&x};
+    dispatch(ops::unbind, in, ops::UnbindAttributes{d}, out);
+    return out;
+  }
   for (int64_t i = 0; i < x.shape()[d]; ++i) out.push_back(select(x, d, i));
   return out;
 }

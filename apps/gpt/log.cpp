@@ -1,0 +1,81 @@
+#include "gpt/log.h"
+
+#include <cleave/core/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+namespace gpt {
+
+namespace {
+
+constexpr int kBar = 24;
+
+std::string bar(int64_t step, int64_t steps) {
+  auto full = static_cast<size_t>(kBar * step / std::max<int64_t>(1, steps));
+  return fmt::format("[{:<{}}]", std::string(full, '='), kBar);
+}
+
+}  // namespace
+
+std::string to_json(const StepRecord& r) {
+  nlohmann::ordered_json line = {{"step", r.step}, {"loss", r.loss}, {"grad_norm", r.grad_norm},
+                                 {"lr", r.lr},     {"ms", r.ms},     {"tokens_per_s", r.tokens_per_s}};
+  line["peak_bytes"] = r.peak_bytes;
+  auto& comm = line["comm"] = nlohmann::ordered_json::array();
+  for (const auto& c : r.comm)
+    comm.push_back({{"phase", c.phase},
+                    {"axis", c.axis},
+                    {"kind", cleave::dist::to_string(c.kind)},
+                    {"bytes", c.bytes},
+                    {"count", c.count}});
+  if (r.held_out) line["held_out"] = *r.held_out;
+  return line.dump();
+}
+
+std::string to_text(const StepRecord& r, int64_t steps) {
+  std::string text = fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.3g}  {:.1f} ms  {:.0f} tokens/s",
+                                 r.step, steps, r.loss, r.grad_norm, r.lr, r.ms, r.tokens_per_s);
+  if (r.held_out) text += fmt::format("  held out {:.4f}", *r.held_out);
+  return text;
+}
+
+LogFile::LogFile(const std::string& path) : path_(path) {
+  if (path.empty()) return;
+  file_.open(path);
+  if (!file_) throw cleave::FileError(fmt::format("--log: {} cannot be written", path));
+}
+
+void LogFile::write(const StepRecord& record) {
+  if (path_.empty()) return;
+  file_ << to_json(record) << std::endl;
+  if (!file_) throw cleave::FileError(fmt::format("--log: {} cannot be written; is the disk full?", path_));
+}
+
+Progress::Progress(int64_t steps) : steps_(steps), terminal_(isatty(STDOUT_FILENO) == 1) {}
+
+void Progress::show(const StepRecord& r) {
+  if (terminal_) {
+    std::fputs(fmt::format("\r{} {}\x1b[K", bar(r.step, steps_), to_text(r, steps_)).c_str(), stdout);
+    open_ = true;
+    if (r.held_out) finish();
+  } else {
+    int64_t every = std::max<int64_t>(1, steps_ / 20);
+    if (r.step != 1 && r.step % every && r.step != steps_ && !r.held_out) return;
+    std::fputs((to_text(r, steps_) + "\n").c_str(), stdout);
+  }
+  std::fflush(stdout);
+}
+
+void Progress::finish() {
+  if (open_) std::fputs("\n", stdout);
+  open_ = false;
+}
+
+}  // namespace gpt

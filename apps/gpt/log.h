@@ -1,0 +1,58 @@
+// What a training run tells: a line of JSON per step for programs, lines or a progress bar for people.
+#pragma once
+#include <cleave/dist/communicator.h>
+
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpt {
+
+/// One step, as rank 0 sees it.
+struct StepRecord {
+  int64_t step = 0;  ///< from 1
+  double loss = 0;   ///< nats per byte
+  double grad_norm = 0;
+  double lr = 0;
+  double ms = 0;
+  double tokens_per_s = 0;
+  std::vector<int64_t> peak_bytes = {};            ///< by rank, since the start
+  std::vector<cleave::dist::CommCount> comm = {};  ///< of rank 0 in this step
+  std::optional<double> held_out = std::nullopt;   ///< loss, where it was measured
+};
+
+/// One line, without its end.
+std::string to_json(const StepRecord& record);
+/// For people: "step 40/800  loss 2.8131  ...".
+std::string to_text(const StepRecord& record, int64_t steps);
+
+/// A file of JSON lines, each written out at once.
+class LogFile {
+ public:
+  /// An empty path writes nothing. Throws FileError if the file cannot be made.
+  explicit LogFile(const std::string& path);
+  /// Throws FileError if the line cannot be written.
+  void write(const StepRecord& record);
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+/// Progress on stdout: on a terminal a bar that moves, else a line now and then (at most about 20, and what was
+/// measured on held-out text).
+class Progress {
+ public:
+  explicit Progress(int64_t steps);
+  void show(const StepRecord& record);
+  /// Leaves the bar's line.
+  void finish();
+
+ private:
+  int64_t steps_;
+  bool terminal_, open_ = false;
+};
+
+}  // namespace gpt

@@ -28,13 +28,13 @@ struct Sum {
 struct Max {
   template <class A>
   A operator()(A a, A b) const {
-    return a > b || a != a ? a : b;
+    return (a > b) | (a != a) ? a : b;  // no branch, so that it vectorises
   }
 };
 struct Min {
   template <class A>
   A operator()(A a, A b) const {
-    return a < b || a != a ? a : b;
+    return (a < b) | (a != a) ? a : b;
   }
 };
 
@@ -44,10 +44,15 @@ void reduce_range(std::span<const void* const> in, std::span<void* const> out, i
   A acc[kChunk];
   for (; begin < end; begin += kChunk) {
     int64_t n = std::min(kChunk, end - begin);
-    const T* first = static_cast<const T*>(in[0]) + begin;
-    for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(first[i]);
-    for (size_t k = 1; k < in.size(); ++k) {
-      const T* x = static_cast<const T*>(in[k]) + begin;
+    auto input = [&](size_t k) { return static_cast<const T*>(in[k]) + begin; };
+    const T* first = input(0);
+    const T* second = in.size() > 1 ? input(1) : first;
+    if (in.size() > 1)
+      for (int64_t i = 0; i < n; ++i) acc[i] = op(static_cast<A>(first[i]), static_cast<A>(second[i]));
+    else
+      for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(first[i]);
+    for (size_t k = 2; k < in.size(); ++k) {
+      const T* x = input(k);
       for (int64_t i = 0; i < n; ++i) acc[i] = op(acc[i], static_cast<A>(x[i]));
     }
     for (void* to : out) {

@@ -224,10 +224,10 @@ TEST_CASE("the watchdog says once who waits where, and the wait goes on") {
     });
   });
   CAPTURE(text);
-  CHECK(
-      has(text,
-          "[watchdog] rank 1 has waited 0.1 s in send_recv 'recv' on world for rank 0: rank 0 waits in no collective"));
-  CHECK(has(text, "[watchdog] rank 2 has waited 0.1 s in all_reduce 'grads' on world (call 1) for rank 0, rank 1: "));
+  CHECK(has(text, "[watchdog] rank 1 has waited "));
+  CHECK(has(text, " s in send_recv 'recv' on world for rank 0: rank 0 waits in no collective"));
+  CHECK(has(text, "[watchdog] rank 2 has waited "));
+  CHECK(has(text, " s in all_reduce 'grads' on world (call 1) for rank 0, rank 1: "));
   CHECK(has(text, "rank 1 waits in send_recv 'recv' on world\n"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 2);
 }

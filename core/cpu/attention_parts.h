@@ -118,8 +118,8 @@ class Source {
   Workspace<T, 6> buffer_;
 };
 
-/// All keys (or values) of the head asked for last, as rows and, if wanted, turned: a block [D, kKeys] for every kKeys of
-/// them.
+/// All keys (or values) of the head asked for last, as rows and, if wanted, turned: a block [D, kKeys] for every kKeys
+/// of them.
 template <class T>
 class Keys {
  public:
@@ -168,8 +168,10 @@ class Sum {
   MutableRows<T> begin(int64_t b, int64_t h) {
     b_ = b;
     h_ = h;
-    if (direct_) to_ = {reinterpret_cast<T*>(head_of(x_, b, h, 0)), x_.strides[2]};
-    else to_ = {buffer_.data(), padded(x_.shape[3])};
+    if (direct_)
+      to_ = {reinterpret_cast<T*>(head_of(x_, b, h, 0)), x_.strides[2]};
+    else
+      to_ = {buffer_.data(), padded(x_.shape[3])};
     for (int64_t r = 0; r < rows_; ++r) std::fill_n(to_.data + r * to_.ld, direct_ ? x_.shape[3] : to_.ld, T(0));
     return to_;
   }

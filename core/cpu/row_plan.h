@@ -59,6 +59,9 @@ inline int64_t panel_rows(int64_t n) { return std::clamp<int64_t>(32'768 / std::
 /// The least rows for a thread.
 inline int64_t row_grain(int64_t n) { return std::max<int64_t>(1, 16'384 / std::max<int64_t>(1, n)); }
 
+/// From row to row in a buffer: rows must not all fall into the same few lines of the cache.
+inline int64_t buffer_ld(int64_t n) { return (n / 16 + 2) * 16; }
+
 /// Reads rows of one view as dense rows of T: in place where they are, else through a buffer.
 template <class T, int Slot>
 class RowReader {
@@ -69,7 +72,8 @@ class RowReader {
         col_(col_stride),
         n_(n),
         direct_(x.dtype == dtype_of<T>() && (col_stride == 1 || n <= 1)),
-        buffer_(direct_ ? 1 : n * most) {}
+        ld_(buffer_ld(n)),
+        buffer_(direct_ ? 1 : ld_ * most) {}
 
   void load(int64_t base, int64_t row_stride, int64_t count) {
     char* from = data_ + base * size_of(dtype_);
@@ -78,9 +82,8 @@ class RowReader {
       ld_ = row_stride;
       return;
     }
-    panel_loops(T{}).load({from, static_cast<int>(dtype_), row_stride, col_}, count, n_, buffer_.data(), n_);
+    panel_loops(T{}).load({from, static_cast<int>(dtype_), row_stride, col_}, count, n_, buffer_.data(), ld_);
     rows_ = buffer_.data();
-    ld_ = n_;
   }
   const T* row(int64_t r) const { return rows_ + r * ld_; }
 
@@ -89,9 +92,9 @@ class RowReader {
   DType dtype_;
   int64_t col_, n_;
   bool direct_;
+  int64_t ld_;
   Workspace<T, Slot> buffer_;
   const T* rows_ = nullptr;
-  int64_t ld_ = 0;
 };
 
 /// Likewise for an output: `begin` gives the rows to write, `end` stores them.
@@ -104,13 +107,14 @@ class RowWriter {
         col_(col_stride),
         n_(n),
         direct_(x.dtype == dtype_of<T>() && (col_stride == 1 || n <= 1)),
-        buffer_(direct_ ? 1 : n * most) {}
+        ld_(buffer_ld(n)),
+        buffer_(direct_ ? 1 : ld_ * most) {}
 
   void begin(int64_t base, int64_t row_stride) {
     to_ = data_ + base * size_of(dtype_);
     row_stride_ = row_stride;
     rows_ = direct_ ? reinterpret_cast<T*>(to_) : buffer_.data();
-    ld_ = direct_ ? row_stride : n_;
+    if (direct_) ld_ = row_stride;
   }
   T* row(int64_t r) { return rows_ + r * ld_; }
   void end(int64_t count) {
@@ -122,9 +126,9 @@ class RowWriter {
   DType dtype_;
   int64_t col_, n_, row_stride_ = 0;
   bool direct_;
+  int64_t ld_;
   Workspace<T, Slot> buffer_;
   T* rows_ = nullptr;
-  int64_t ld_ = 0;
 };
 
 }  // namespace cleave::cpu

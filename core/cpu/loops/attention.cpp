@@ -2,6 +2,7 @@
 #include <cleave/core/cpu/loops/simd.h>
 #include <cleave/core/math/exp_flush.h>
 #include <cleave/core/math/half.h>
+#include <cleave/core/math/random.h>
 
 namespace cleave::cpu::CLEAVE_ISA {
 namespace {
@@ -48,50 +49,38 @@ template <class T>
   return whole;
 }
 
-constexpr int64_t kCounters = 32, kWords = 4 * kCounters;
-
-// Ten rounds for kCounters consecutive counters, side by side; see core/random.h.
-void philox(uint64_t seed, uint64_t call, uint64_t first, uint32_t* words) {
-  uint32_t c0[kCounters], c1[kCounters], c2[kCounters], c3[kCounters];
-  for (int64_t i = 0; i < kCounters; ++i) {
+// The words of `counters` counters from `first` on; see core/random.h.
+void random_words(uint64_t seed, uint64_t call, uint64_t first, int64_t counters, uint32_t* __restrict words) {
+  for (int64_t i = 0; i < counters; ++i) {
     uint64_t counter = first + static_cast<uint64_t>(i);
-    c0[i] = static_cast<uint32_t>(counter);
-    c1[i] = static_cast<uint32_t>(counter >> 32);
-    c2[i] = static_cast<uint32_t>(call);
-    c3[i] = static_cast<uint32_t>(call >> 32);
-  }
-  auto k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-    for (int64_t i = 0; i < kCounters; ++i) {
-      uint64_t a = uint64_t{0xD2511F53u} * c0[i], b = uint64_t{0xCD9E8D57u} * c2[i];
-      c0[i] = static_cast<uint32_t>(b >> 32) ^ c1[i] ^ k0;
-      c2[i] = static_cast<uint32_t>(a >> 32) ^ c3[i] ^ k1;
-      c1[i] = static_cast<uint32_t>(b);
-      c3[i] = static_cast<uint32_t>(a);
-    }
-  }
-  for (int64_t i = 0; i < kCounters; ++i) {
-    words[4 * i] = c0[i];
-    words[4 * i + 1] = c1[i];
-    words[4 * i + 2] = c2[i];
-    words[4 * i + 3] = c3[i];
+    auto c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32);
+    uint32_t c2, c3;
+    math::philox(seed, call, c0, c1, c2, c3);
+    words[4 * i] = c0;
+    words[4 * i + 1] = c1;
+    words[4 * i + 2] = c2;
+    words[4 * i + 3] = c3;
   }
 }
 
 // x[c] *= scale or 0, for both rows (`y` may be null).
 template <class T>
-void drop_row(const DropBlock& drop, int64_t r, int64_t n, T* x, T* y) {
+void drop_row(const DropBlock& drop, int64_t r, int64_t n, T* __restrict x, T* __restrict y) {
+  constexpr int64_t kWords = 512;
   uint64_t index = drop.first + static_cast<uint64_t>(r) * drop.row;
   T scale = static_cast<T>(drop.scale);
+  bool all = drop.threshold > 0xffffffffu;
+  auto threshold = static_cast<uint32_t>(drop.threshold);
   uint32_t words[kWords];
   for (int64_t begin = 0; begin < n;) {
     auto skip = static_cast<int64_t>(index % 4);
     int64_t count = n - begin < kWords - skip ? n - begin : kWords - skip;
-    philox(drop.seed, drop.call, index / 4, words);
+    random_words(drop.seed, drop.call, index / 4, (skip + count + 3) / 4, words);
+    const uint32_t* word = words + skip;
     for (int64_t c = 0; c < count; ++c) {
-      bool dropped = words[skip + c] < drop.threshold;
-      x[begin + c] = dropped ? T(0) : x[begin + c] * scale;
-      if (y) y[begin + c] = dropped ? T(0) : y[begin + c] * scale;
+      T factor = word[c] < threshold || all ? T(0) : scale;
+      x[begin + c] = factor == 0 ? T(0) : x[begin + c] * factor;
+      if (y) y[begin + c] = factor == 0 ? T(0) : y[begin + c] * factor;
     }
     begin += count;
     index += static_cast<uint64_t>(count);

@@ -97,6 +97,10 @@ std::vector<Sample> attention_samples() {
   add({1, 4, 5, 3}, {1, 2, 5, 3}, true, 0, {});
   add({2, 3, 2, 4}, {2, 1, 6, 4}, true, 0.3, {});
   add({2, 2, 3, 4}, {2, 2, 5, 4}, false, 0, Shape{2, 1, 3, 5});
+  add({2, 2, 3, 4}, {2, 2, 5, 4}, false, 0, Shape{1, 2, 3, 5}, Fill::boolean);
+  add({1, 6, 3, 2}, {1, 3, 3, 2}, true, 0, {});  // groups of 2 over 2 and 3 ranks
+  add({1, 6, 2, 2}, {1, 2, 4, 2}, true, 0, Shape{1, 6, 2, 4});
+  add({1, 1, 1, 2}, {1, 1, 1, 2}, false, 0, {});
   add({0, 2, 3, 4}, {0, 2, 3, 4}, true, 0, {});
   return out;
 }

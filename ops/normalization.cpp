@@ -1,5 +1,6 @@
 #include <cleave/core/cpu/rows.h>
 #include <cleave/ops/binary.h>
+#include <cleave/ops/cast.h>
 #include <cleave/ops/internal/letters.h>
 #include <cleave/ops/normalization.h>
 #include <cleave/ops/op.h>
@@ -98,18 +99,21 @@ Tensor scaled(Tensor y, Inputs in) {
   return in.size() > 2 && in[2]->defined() ? y + *in[2] : y;
 }
 
-// Split features: the sums are small all-reduces. The statistics are only kept for the fused backward.
+// Split features: the sums are small all-reduces. The halves compute in f32, as in the kernel. The statistics are only
+// kept for the fused backward.
 void layer_norm_decompose(Inputs in, const Attributes& attributes, std::span<Tensor> out) {
   const auto& a = attributes.as<NormAttributes>();
-  Dims dims = last_dims(*in[0], a.dims);
-  Tensor centred = *in[0] - mean(*in[0], dims, true);
+  Tensor x = cast(*in[0], accumulation(in[0]->dtype()));
+  Dims dims = last_dims(x, a.dims);
+  Tensor centred = x - mean(x, dims, true);
   Tensor rstd = rsqrt(mean(square(centred), dims, true) + a.eps);
-  out[0] = scaled(centred * rstd, in);
+  out[0] = cast(scaled(centred * rstd, in), in[0]->dtype());
 }
 void rms_norm_decompose(Inputs in, const Attributes& attributes, std::span<Tensor> out) {
   const auto& a = attributes.as<NormAttributes>();
-  Tensor rstd = rsqrt(mean(square(*in[0]), last_dims(*in[0], a.dims), true) + a.eps);
-  out[0] = scaled(*in[0] * rstd, in);
+  Tensor x = cast(*in[0], accumulation(in[0]->dtype()));
+  Tensor rstd = rsqrt(mean(square(x), last_dims(x, a.dims), true) + a.eps);
+  out[0] = cast(scaled(x * rstd, in), in[0]->dtype());
 }
 
 Cost norm_cost(std::span<const View* const> in, std::span<const View* const>, const Attributes&) {

@@ -2,6 +2,7 @@
 #include <cleave/autograd/grad_mode.h>
 #include <cleave/core/cpu/rows.h>
 #include <cleave/ops/binary.h>
+#include <cleave/ops/cast.h>
 #include <cleave/ops/internal/pointwise_op.h>
 #include <cleave/ops/internal/reduce_op.h>
 #include <cleave/ops/reduce.h>
@@ -46,12 +47,13 @@ void softmax_backward(const BackwardCall& c, std::span<Tensor> out) {
   out[0] = run_kernel(kernel, c.op.name, {&c.outputs[0], &c.grads[0]}, c.input_shape(0), c.input_dtype(0), c.attributes);
 }
 
-// x less its maximum over `dims`, and that maximum. The shift cancels in value and gradient; it is 0 where the maximum
-// is infinite or there is none.
+// x less its maximum over `dims`, and that maximum, in f32 for the halves. The shift cancels in value and gradient; it is
+// 0 where the maximum is infinite or there is none.
 struct Shifted {
   Tensor x, by;
 };
-Shifted shifted(const Tensor& x, const Dims& dims) {
+Shifted shifted(const Tensor& given, const Dims& dims) {
+  Tensor x = cast(given, accumulation(given.dtype()));
   for (int d = 0; d < x.dim(); ++d)
     if (x.size(d) == 0 && (dims.empty() || wrap_dims("softmax", dims, x.type()).contains(d))) return {x, {}};
   Tensor by;
@@ -67,12 +69,12 @@ Shifted shifted(const Tensor& x, const Dims& dims) {
 void softmax_decompose(Inputs in, const Attributes& attributes, std::span<Tensor> out) {
   int64_t dim = attributes.as<SoftmaxAttributes>().dim;
   Tensor e = exp(shifted(*in[0], dim).x);
-  out[0] = e / sum(e, dim, true);
+  out[0] = cast(e / sum(e, dim, true), in[0]->dtype());
 }
 void log_softmax_decompose(Inputs in, const Attributes& attributes, std::span<Tensor> out) {
   int64_t dim = attributes.as<SoftmaxAttributes>().dim;
   Tensor x = shifted(*in[0], dim).x;
-  out[0] = x - log(sum(exp(x), dim, true));
+  out[0] = cast(x - log(sum(exp(x), dim, true)), in[0]->dtype());
 }
 
 Cost row_cost(std::span<const View* const> in, std::span<const View* const>, const Attributes&) {
@@ -111,7 +113,7 @@ Tensor logsumexp_of(const Tensor& x, const Dims& dims, bool keepdim) {
   Shifted s = shifted(x, dims);
   Tensor y = log(sum(exp(s.x), dims, true));
   if (s.by.defined()) y = y + s.by;
-  return keepdim ? y : sum(y, dims, false);  // drops dims of size 1
+  return cast(keepdim ? y : sum(y, dims, false), x.dtype());  // the sum drops dims of size 1
 }
 void logsumexp_decompose(Inputs in, const Attributes& attributes, std::span<Tensor> out) {
   const auto& a = attributes.as<ReduceAttributes>();

@@ -54,12 +54,13 @@ std::vector<Tensor> run_row(const OpCase& c, const Call& call, const ResolvedRow
     Shape local = dist::local_box(types[k].shape, *row.out[k]).shape;
     if (c.op->view) {
       View view;
-      if (!c.op->view(inputs[0].impl()->view, local, attributes, view)) throw Error("a dense block has no view");
+      if (!c.op->view(inputs[0].impl()->view, k, local, attributes, view)) throw Error("a dense block has no view");
       out.push_back(detail::make_view(inputs[0], view, types[k].shape, row.out[k]));
-      return out;
+      continue;
     }
     out.push_back(detail::make_tensor(types[k].shape, local, types[k].dtype, Device::Cpu, row.out[k]));
   }
+  if (c.op->view) return out;
   for (const Tensor& x : inputs) views.push_back(x.defined() ? &x.impl()->view : nullptr);
   for (const Tensor& y : out) results.push_back(&y.impl()->view);
   launch(c.op->kernel, Device::Cpu, c.op->name, {views, results, attributes});

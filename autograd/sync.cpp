@@ -134,6 +134,7 @@ void sync_gradients(std::span<const Tensor> leaves) {
   for (const Tensor& leaf : leaves) {
     if (!autograd::has_pending(leaf)) continue;
     detail::AutogradMeta& m = *leaf.impl()->autograd;
+    if (std::find(slots.begin(), slots.end(), &m.slots) != slots.end()) continue;
     pending.push_back(leaf);
     slots.push_back(&m.slots);
     targets.push_back(m.gradient_layout);

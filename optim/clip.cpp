@@ -15,8 +15,8 @@
 #include <cleave/ops/unary.h>
 #include <cleave/optim/clip.h>
 
-#include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 namespace cleave::optim::detail {
 
@@ -46,12 +46,11 @@ double block_term(const Tensor& block, double p) {
 /// The gradients there are, synced, each leaf once.
 std::vector<Tensor> gradients(const std::vector<Tensor>& leaves) {
   cleave::sync_gradients(leaves);
-  std::vector<Tensor> out, seen;
+  std::vector<Tensor> out;
+  std::unordered_set<const void*> seen;
   for (const Tensor& leaf : leaves) {
-    auto same = [&](const Tensor& s) { return s.impl() == leaf.impl(); };
-    if (std::any_of(seen.begin(), seen.end(), same)) continue;
-    seen.push_back(leaf);
-    if (Tensor g = leaf.grad(); g.defined() && !g.impl()->absent) out.push_back(g);
+    if (!seen.insert(leaf.impl()).second) continue;
+    if (Tensor g = leaf.grad(); g.defined()) out.push_back(g);
   }
   return out;
 }
@@ -132,7 +131,8 @@ double clip_grad_norm(const std::vector<Tensor>& leaves, double max_norm, double
   std::vector<Tensor> grads = gradients(leaves);
   double norm = total_norm(grads, p), factor = max_norm / (norm + eps);
   if (factor < 1 || std::isnan(factor))
-    for (const Tensor& g : grads) mul_(g.local(), factor);
+    for (const Tensor& g : grads)
+      if (!g.impl()->absent) mul_(g.local(), factor);
   return norm;
 }
 
@@ -141,6 +141,7 @@ void clip_grad_value(const std::vector<Tensor>& leaves, double bound) {
   if (!(bound >= 0))
     throw ValueError("[clip_grad_value] the bound is " + std::to_string(bound) + "; it must not be negative");
   for (const Tensor& g : gradients(leaves)) {
+    if (g.impl()->absent) continue;
     if (g.is_distributed() && g.impl()->layout->partial)
       throw LayoutError("[clip_grad_value] a gradient is partial, " + describe(g.type()) +
                         "; a hook must leave it summed");

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include <fmt/format.h>
 
@@ -53,11 +52,13 @@ class Recorder : public nn::CallObserver {
   void leave(const nn::ModuleBase& module, std::span<const Tensor> inputs, std::span<const Tensor> outputs) override {
     flush();
     open_.pop_back();
-    auto& lines = types_[&module];
+    std::string call;
     for (const Tensor& x : inputs)
-      if (x.defined()) lines.push_back("in   " + to_string(x.type()));
+      if (x.defined()) call += fmt::format("    in   {}\n", to_string(x.type()));
     for (const Tensor& y : outputs)
-      if (y.defined()) lines.push_back("out  " + to_string(y.type()));
+      if (y.defined()) call += fmt::format("    out  {}\n", to_string(y.type()));
+    std::string& known = types_[&module];
+    if (known.find(call) == std::string::npos) known += call;
   }
 
   /// The module's lines; equal for modules that do the same.
@@ -65,9 +66,9 @@ class Recorder : public nn::CallObserver {
     std::string out;
     for (const auto& [name, p] : module.named_parameters_with_ties())
       if (name.find('.') == std::string::npos) out += fmt::format("    {}  {}\n", name, to_string(p.tensor().type()));
-    for (const auto* part : {&types_, &moves_})
-      if (auto found = part->find(&module); found != part->end())
-        for (const auto& line : found->second) out += fmt::format("    {}\n", line);
+    if (auto found = types_.find(&module); found != types_.end()) out += found->second;
+    if (auto found = moves_.find(&module); found != moves_.end())
+      for (const auto& line : found->second) out += fmt::format("    {}\n", line);
     return out;
   }
 
@@ -86,7 +87,8 @@ class Recorder : public nn::CallObserver {
 
   size_t seen_ = 0;
   std::vector<const nn::ModuleBase*> open_;
-  std::map<const nn::ModuleBase*, std::vector<std::string>> types_, moves_;
+  std::map<const nn::ModuleBase*, std::string> types_;
+  std::map<const nn::ModuleBase*, std::vector<std::string>> moves_;
 };
 
 // All below `module`, with names relative to it.
@@ -127,7 +129,7 @@ std::string collectives_text(const std::vector<dist::CommEvent>& events, const s
   std::vector<std::pair<std::string, int64_t>> lines;
   for (const auto& e : events) {
     if (e.phase != phase) continue;
-    std::string line = fmt::format("{}, for {}", collective_text(e), e.label);
+    std::string line = fmt::format("{}, for {}", collective_text(e), e.label == "redistribute" ? "the plan" : e.label);
     auto found = std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l.first == line; });
     if (found == lines.end())
       lines.emplace_back(line, 1);

@@ -22,12 +22,12 @@ struct TrainOptions {
   double weight_decay = 0.1;                    ///< of matrices
   double clip = 1.0;                            ///< 0: none
   uint64_t seed = 42;
-  std::string data;  ///< "": the C++ headers of this machine
-  std::string mesh, plan;
-  std::string log, save;
+  std::string data = {};  ///< "": the C++ headers of this machine
+  std::string mesh = {}, plan = {};
+  std::string log = {}, save = {};
   int64_t eval_every = 0;  ///< held-out loss every so many steps; 0: at the end only
   bool deferred = true;
-  std::string compare;  ///< "single", or nothing
+  std::string compare = {};  ///< "single", or nothing
 };
 
 struct GenerateOptions {
@@ -43,7 +43,7 @@ struct PlanOptions {
   Config model;
   int64_t batch = 16;
   cleave::DType dtype = cleave::DType::f32;
-  std::string mesh, plan;
+  std::string mesh = {}, plan = {};
   bool explain = false;
 };
 

@@ -42,10 +42,12 @@ TEST_CASE("a single file is read whole") {
 
 TEST_CASE("missing, empty, short and foreign texts are errors") {
   TemporaryFolder folder;
-  CHECK_THROWS_WITH_AS(load_corpus(folder.path("none"), 4, 256), doctest::Contains("does not exist"), cleave::FileError);
+  CHECK_THROWS_WITH_AS(load_corpus(folder.path("none"), 4, 256), doctest::Contains("does not exist"),
+                       cleave::FileError);
   CHECK_THROWS_WITH_AS(load_corpus(folder.path(), 4, 256), doctest::Contains("holds no bytes"), cleave::FileError);
   CHECK_THROWS_AS(load_corpus(folder.write("empty", ""), 4, 256), cleave::FileError);
-  CHECK_THROWS_WITH_AS(load_corpus("/dev/null", 4, 256), doctest::Contains("neither a file nor a folder"), cleave::FileError);
+  CHECK_THROWS_WITH_AS(load_corpus("/dev/null", 4, 256), doctest::Contains("neither a file nor a folder"),
+                       cleave::FileError);
   std::string text(100, 'a');
   CHECK_NOTHROW(load_corpus(folder.write("text", text), 5, 256));
   CHECK_THROWS_WITH_AS(load_corpus(folder.path("text"), 6, 256), doctest::Contains("window of 6"), cleave::ValueError);

@@ -5,6 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+#include <vector>
+
 using namespace gpt;
 
 namespace {
@@ -33,11 +36,12 @@ TEST_CASE("the defaults are workload W1") {
 
 TEST_CASE("every option of a run is read") {
   auto o = options<TrainOptions>(
-      {"train", "--layers", "2",       "--dim",  "40",      "--heads", "5",     "--kv-heads", "1",   "--ffn",          "50",
-       "--seq", "17",   "--batch",     "3",      "--vocab", "257",     "--dropout", "0.1",    "--tied", "--positions", "rope",
-       "--norm", "rms", "--dtype=f64", "--lr",   "0.01",    "--steps", "20",    "--seed",     "7",   "--data",         "x",
-       "--mesh", "tp=2", "--plan",     "tp",     "--ranks", "2",       "--log", "l",          "--save", "s",           "--compare",
-       "single", "--no-deferred"});
+      {"train",       "--layers",  "2",    "--dim",     "40",          "--heads",      "5",      "--kv-heads",
+       "1",           "--ffn",     "50",   "--seq",     "17",          "--batch",      "3",      "--vocab",
+       "257",         "--dropout", "0.1",  "--tied",    "--positions", "rope",         "--norm", "rms",
+       "--dtype=f64", "--lr",      "0.01", "--steps",   "20",          "--seed",       "7",      "--data",
+       "x",           "--mesh",    "tp=2", "--plan",    "tp",          "--ranks",      "2",      "--log",
+       "l",           "--save",    "s",    "--compare", "single",      "--no-deferred"});
   CHECK(o.model == Config{257, 2, 40, 5, 1, 50, 17, 0.1, true, "rope", "rms"});
   CHECK(o.batch == 3);
   CHECK(o.dtype == cleave::DType::f64);

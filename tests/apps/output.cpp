@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -37,14 +38,15 @@ TEST_CASE("columns are means of equal shares, and what is not finite is left out
 
 TEST_CASE("a line of the log has the fields that programs read") {
   using cleave::dist::CollectiveKind;
-  StepRecord r{.step = 3,
-               .loss = 2.5,
-               .grad_norm = 0.5,
-               .lr = 1e-3,
-               .ms = 12.5,
-               .tokens_per_s = 1000,
-               .peak_bytes = {100, 200},
-               .comm = {{.phase = "backward", .axis = "tp", .kind = CollectiveKind::all_reduce, .bytes = 64, .count = 2}}};
+  StepRecord r{
+      .step = 3,
+      .loss = 2.5,
+      .grad_norm = 0.5,
+      .lr = 1e-3,
+      .ms = 12.5,
+      .tokens_per_s = 1000,
+      .peak_bytes = {100, 200},
+      .comm = {{.phase = "backward", .axis = "tp", .kind = CollectiveKind::all_reduce, .bytes = 64, .count = 2}}};
   auto line = nlohmann::json::parse(to_json(r));
   CHECK(line == nlohmann::json::parse(R"({"step": 3, "loss": 2.5, "grad_norm": 0.5, "lr": 0.001, "ms": 12.5,
     "tokens_per_s": 1000.0, "peak_bytes": [100, 200],

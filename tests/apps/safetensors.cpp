@@ -3,6 +3,7 @@
 #include <cleave/ops/cast.h>
 #include <cleave/ops/creation.h>
 #include <cleave/ops/host.h>
+#include <cleave/ops/unary.h>
 #include <cleave/ops/view.h>
 
 #include <doctest/doctest.h>
@@ -21,7 +22,8 @@ using gpt::test::TemporaryFolder;
 
 namespace {
 
-void write(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors, const Metadata& metadata) {
+void write(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+           const Metadata& metadata) {
   std::vector<TensorEntry> entries;
   for (const auto& [name, t] : tensors) entries.push_back({name, t.dtype(), t.shape()});
   SafetensorsWriter file(path, entries, metadata);
@@ -93,15 +95,17 @@ TEST_CASE("damaged files are errors that name the file") {
     CHECK_THROWS_WITH_AS(read_safetensors(folder.write("bad", bytes)), doctest::Contains(why), FileError);
     CHECK_THROWS_WITH_AS(read_safetensors(folder.path("bad")), doctest::Contains("bad"), FileError);
   };
-  for (size_t n = 0; n < good.size(); ++n) CHECK_THROWS_AS(read_safetensors(folder.write("cut", good.substr(0, n))), FileError);
+  for (size_t n = 0; n < good.size(); ++n)
+    CHECK_THROWS_AS(read_safetensors(folder.write("cut", good.substr(0, n))), FileError);
   rejected(good + "x", "follow the header");
   rejected("", "0 bytes");
   rejected(std::string(8, '\xff') + good, "header should have");
   rejected(with_header("{\"w\": ", ""), "malformed");
   rejected(with_header("[]", ""), "no JSON object");
   auto entry = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
-    return with_header("{\"w\": {\"dtype\": \"" + dtype + "\", \"shape\": " + shape + ", \"data_offsets\": " + offsets + "}}",
-                       std::string(8, 0));
+    return with_header(
+        "{\"w\": {\"dtype\": \"" + dtype + "\", \"shape\": " + shape + ", \"data_offsets\": " + offsets + "}}",
+        std::string(8, 0));
   };
   CHECK_NOTHROW(read_safetensors(folder.write("ok", entry("F32", "[2]", "[0, 8]"))));
   rejected(entry("F8_E5M2", "[8]", "[0, 8]"), "F8_E5M2");

@@ -7,7 +7,7 @@
 namespace cleave::cpu {
 
 /// Throws IndexError "[op] index 9 is out of range for a dim of size 4" unless 0 <= index < size (or index == ignore).
-void check_indices(const char* op, const View& index, int64_t size, int64_t ignore = -1);
+void check_indices(const char* op, const View& index, int64_t size, int64_t ignore = INT64_MIN);
 
 /// out[i..., :] = table[index[i...] - first, ...] for table [rows, ...]; indices outside this block of rows give zeros.
 void take_rows(const View& table, const View& index, int64_t first, const View& out);

@@ -10,7 +10,8 @@ namespace {
 
 // A leaf P on x whose terms are the rows of `terms`, by rank.
 Tensor from_terms(dist::DeviceMesh mesh, const std::vector<std::vector<double>>& terms, const Shape& shape) {
-  return dist::from_local(f64(terms[static_cast<size_t>(mesh.coordinate("x"))], shape), mesh.layout("... partial(x)"), shape);
+  return dist::from_local(f64(terms[static_cast<size_t>(mesh.coordinate("x"))], shape), mesh.layout("... partial(x)"),
+                          shape);
 }
 
 }  // namespace
@@ -59,7 +60,9 @@ TEST_CASE("a partial sum times several numbers in turn takes each of them, witho
 
 TEST_CASE("any and all over split bools are or and and, for more trues than a byte holds") {
   on_mesh({{"x", 2}}, [](dist::DeviceMesh mesh) {
-    auto split = [&](const std::vector<bool>& v) { return placed(tensor(v, {static_cast<int64_t>(v.size())}), mesh, "x"); };
+    auto split = [&](const std::vector<bool>& v) {
+      return placed(tensor(v, {static_cast<int64_t>(v.size())}), mesh, "x");
+    };
     CHECK(!item<bool>(all(split({true, true, true, false}))));
     CHECK(item<bool>(any(split({true, true, true, false}))));
     CHECK(!item<bool>(any(split({false, false, false, false}))));
@@ -70,8 +73,8 @@ TEST_CASE("any and all over split bools are or and and, for more trues than a by
 
 TEST_CASE("from R to partial and back is exact in every dtype") {
   on_mesh({{"x", 3}}, [](dist::DeviceMesh mesh) {
-    for (const Tensor& v : {tensor<int64_t>({7}, {1}), tensor<int32_t>({7}, {1}), f64({0.1}, {1}), tensor<float>({0.1f}, {1}),
-                            tensor<double>({0.1}, {1}, {.dtype = DType::bf16})}) {
+    for (const Tensor& v : {tensor<int64_t>({7}, {1}), tensor<int32_t>({7}, {1}), f64({0.1}, {1}),
+                            tensor<float>({0.1f}, {1}), tensor<double>({0.1}, {1}, {.dtype = DType::bf16})}) {
       Tensor p = dist::redistribute(dist::replicate(v, mesh), mesh.layout("... partial(x)"));
       CHECK(equal(dist::redistribute(p, mesh.layout("...")), v));
     }
@@ -81,7 +84,8 @@ TEST_CASE("from R to partial and back is exact in every dtype") {
 TEST_CASE("the gradient of a partial leaf is whole and counts once, whatever it was made") {
   on_mesh({{"x", 2}}, [](dist::DeviceMesh mesh) {
     for (const char* to : {"x, -", "-, x", "..."}) {
-      Tensor x = dist::from_local(normal({4, 6}, static_cast<uint64_t>(mesh.coordinate("x"))), mesh.layout("... partial(x)"), {4, 6});
+      Tensor x = dist::from_local(normal({4, 6}, static_cast<uint64_t>(mesh.coordinate("x"))),
+                                  mesh.layout("... partial(x)"), {4, 6});
       x.set_requires_grad();
       dist::Layout before = x.layout();
       Tensor y = dist::redistribute(x, mesh.layout(to));
@@ -105,7 +109,9 @@ TEST_CASE("a square after a partial leaf has the gradient of the sum") {
 
 TEST_CASE("a product of products keeps its partial sum, and every factor's gradient") {
   Tensor x0 = normal({3, 4}, 1), a0 = normal({5, 4}, 2), b0 = normal({2, 5}, 3);
-  auto f = [](const Tensor& x, const Tensor& a, const Tensor& b) { return matmul(matmul(x, transpose(a, 0, 1)), transpose(b, 0, 1)); };
+  auto f = [](const Tensor& x, const Tensor& a, const Tensor& b) {
+    return matmul(matmul(x, transpose(a, 0, 1)), transpose(b, 0, 1));
+  };
   Tensor x1 = weight(x0), a1 = weight(a0), b1 = weight(b0);
   Tensor y1 = f(x1, a1, b1);
   sum(square(y1)).backward();
@@ -147,7 +153,8 @@ TEST_CASE("a loss in chunks over a split vocabulary gives the hidden state the g
     Tensor h = weight(h0, mesh, "-, -"), w = placed(w0, mesh, "-, x"), target = dist::replicate(target0, mesh);
     Tensor total;
     for (int64_t at = 0; at < 6; at += 2) {
-      Tensor loss = cross_entropy(matmul(slice(h, 0, at, at + 2), w), slice(target, 0, at, at + 2), {.reduction = "sum"});
+      Tensor loss =
+          cross_entropy(matmul(slice(h, 0, at, at + 2), w), slice(target, 0, at, at + 2), {.reduction = "sum"});
       total = total.defined() ? total + loss : loss;
     }
     total.backward();

@@ -19,7 +19,9 @@ inline Tensor normal(const Shape& shape, uint64_t seed) { return randn(shape, {.
 inline Tensor f64(const std::vector<double>& values, const Shape& shape) { return tensor(values, shape); }
 
 /// Gathered equality to rounding.
-inline bool near(const Tensor& a, const Tensor& b, double tolerance = 1e-12) { return allclose(a, b, {.rtol = tolerance, .atol = tolerance}); }
+inline bool near(const Tensor& a, const Tensor& b, double tolerance = 1e-12) {
+  return allclose(a, b, {.rtol = tolerance, .atol = tolerance});
+}
 
 /// A block of a copy: thread ranks share no storage.
 inline Tensor placed(const Tensor& value, dist::DeviceMesh mesh, const char* layout) {
@@ -43,9 +45,9 @@ template <class E, class F>
 std::string message_of(F&& f) {
   try {
     f();
-  } catch (const E& e) {
-    return e.what();
-  } catch (const std::exception& e) { return std::string("another error: ") + e.what(); }
+  } catch (const E& e) { return e.what(); } catch (const std::exception& e) {
+    return std::string("another error: ") + e.what();
+  }
   return "no error";
 }
 inline bool contains(const std::string& text, std::initializer_list<const char*> words) {

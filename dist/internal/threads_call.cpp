@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -107,9 +108,10 @@ void ThreadCall::wait() {
 void ThreadCall::work() {
   std::erase(comm_.backend.started, this);
   Member& me = comm_.self();
+  for (int i = 0; i < comm_.size(); ++i) all_copied_ &= post_of(i).copied;
   {
-    Busy busy(me, comm_.backend);
-    for (int i = 0; i < comm_.size(); ++i) all_copied_ &= post_of(i).copied;
+    std::optional<Busy> busy;
+    if (!all_copied_) busy.emplace(me, comm_.backend);
     try {
       compare();
       if (call_.device == Device::Cpu) move();

@@ -127,8 +127,8 @@ class Waiter {
   template <class Ready>
   void look(int member, Ready& ready) {
     if (!rank_.started.empty()) rank_.progress();
-    rank_.world->check(rank_.rank);
-    // What it did before it returned is visible now: only then is its part missing for good.
+    // What a rank did before it failed or returned is visible now: if that is enough, this call is complete.
+    if (rank_.world->ending() && !ready()) rank_.world->give_up(rank_.rank);
     if (rank_.world->has_left(group_.ranks[static_cast<size_t>(member)]) && !ready()) peer_left(member);
   }
   static void relax() {

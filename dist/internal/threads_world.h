@@ -33,9 +33,11 @@ class ThreadWorld {
   bool has_left(int rank) const { return left_[static_cast<size_t>(rank)].load(std::memory_order_seq_cst); }
   bool stopped() const { return stopped_.load(std::memory_order_seq_cst); }
   int first_failed() const;  ///< -1: none
-  /// Throws Interrupted or PeerError if the program was interrupted or the world stopped.
+  /// Whether waits that are not over must end.
+  bool ending() const { return interrupt_signal() || stopped(); }
+  /// Throws Interrupted or PeerError if they must.
   void check(int rank) {
-    if (interrupt_signal() || stopped()) give_up(rank);
+    if (ending()) give_up(rank);
   }
   [[noreturn]] void give_up(int rank);
 

@@ -148,18 +148,19 @@ TEST_CASE("ranks that return at different times after their last collective are 
 }
 
 TEST_CASE("buffers of a rank that failed are free to go while others still hold started calls") {
+  constexpr int64_t kLarge = 500000;  // so that others are still reading when one leaves
   for (int k = 0; k < 20; ++k)
     CHECK_THROWS_AS(
         run_ranks({.ranks = 4},
                   [&](World& w) {
                     auto pair = w.make_communicator({w.rank() & 2, (w.rank() & 2) + 1}, "pair");
                     for (int step = 0;; ++step) {
-                      std::vector<float> x(20000, 1.0f), y(20000, 1.0f);
+                      std::vector<float> x(kLarge, 1.0f), y(kLarge, 1.0f);
                       auto a = w.communicator().start(
-                          {.kind = CollectiveKind::all_reduce, .send = nullptr, .recv = x.data(), .count = 20000});
+                          {.kind = CollectiveKind::all_reduce, .send = nullptr, .recv = x.data(), .count = kLarge});
                       if (step == 3 && w.rank() == k % 4) throw ValueError("stop");
                       auto b = pair->start(
-                          {.kind = CollectiveKind::all_reduce, .send = nullptr, .recv = y.data(), .count = 20000});
+                          {.kind = CollectiveKind::all_reduce, .send = nullptr, .recv = y.data(), .count = kLarge});
                       if (w.rank() % 2)
                         b->wait(), a->wait();
                       else

@@ -89,6 +89,13 @@ dist::Communicator* common_ranks(const std::vector<Tensor>& grads) {
   return one && whole ? &mesh->communicator(mesh->all_axes()) : &world.communicator();
 }
 
+// Gradients without elements are of a simulated run: the traffic counts, there is no number.
+Device device_of(const std::vector<Tensor>& grads) {
+  for (const Tensor& g : grads)
+    if (!g.impl()->absent) return g.device();
+  return Device::Cpu;
+}
+
 double total_norm(const std::vector<Tensor>& grads, double p) {
   if (!(p >= 1)) throw ValueError("[grad_norm] p is " + std::to_string(p) + "; it must be at least 1, or infinity");
   bool extremum = std::isinf(p);
@@ -104,7 +111,7 @@ double total_norm(const std::vector<Tensor>& grads, double p) {
     // A maximum loses NaN: it travels as a number of its own.
     double terms[2] = {std::isnan(split) && extremum ? 0.0 : split, std::isnan(split) ? 1.0 : 0.0};
     ranks->all_reduce(terms, extremum ? 2 : 1, DType::f64, extremum ? dist::ReduceOp::max : dist::ReduceOp::sum,
-                      Device::Cpu, "grad_norm");
+                      device_of(grads), "grad_norm");
     split = extremum && terms[1] > 0 ? std::nan("") : terms[0];
   }
   add(split, plain);

@@ -51,6 +51,19 @@ TEST_CASE("deferral and layouts change no bit of any initial value, nor what is 
   }
 }
 
+TEST_CASE("every random parameter draws a call of its own, a constant one none") {
+  struct Pair : nn::Module<Pair> {
+    nn::Parameter zero{this, "zero", Shape{4}}, a{this, "a", {4}, nn::init::normal()},
+        b{this, "b", {4}, nn::init::normal()};
+  };
+  seed(9);
+  Pair pair;
+  CHECK(!equal(pair.a, pair.b));
+  seed(9);
+  CHECK(equal(pair.a, randn({4})));
+  CHECK(equal(pair.b, randn({4})));
+}
+
 TEST_CASE("a deferred model holds no memory until it is made, and says so when it is read") {
   empty_cache();
   int64_t before = memory_stats().active;

@@ -278,3 +278,24 @@ TEST_CASE("parts on sub-meshes are one program: ranks outside hold types and dra
     if (second.contains_self()) CHECK(distance(many.down.weight.grad(), one.down.weight.grad()) < 1e-11);
   });
 }
+
+TEST_CASE("a model without elements on a mesh of any size: types and traffic only") {
+  dist::simulate(64, 37, [](dist::World& world) {
+    dist::DeviceMesh mesh(world, {{"dp", 8}, {"tp", 8}});
+    auto model = nn::build<Mlp>({.device = Device::Meta});
+    nn::shard(model, mesh, megatron);
+    CHECK(to_string(model.up.weight.tensor().type()) == "f32[9@tp, 6]");
+    dist::reset_comm_counts();
+    Tensor x = empty({16, 6}, {.device = Device::Meta, .layout = mesh.layout("dp, -")});
+    Tensor y = model(x);
+    CHECK(to_string(y.type()) == "f32[16@dp, 6]");
+    sum(y).backward();
+    optim::AdamW opt(model.parameters(), {.lr = 0.1});
+    optim::clip_grad_norm(model.parameters(), 1.0);
+    opt.step();
+    int64_t bytes = 0;
+    for (const auto& c : dist::comm_counts())
+      if (c.axis == "tp" && c.phase == "forward") bytes += c.bytes;
+    CHECK(bytes == 2 * 6 * 4);  // the row linear's all-reduce
+  });
+}

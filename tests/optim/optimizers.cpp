@@ -139,6 +139,8 @@ double difference(const nn::ModuleBase& a, const nn::ModuleBase& b) {
 const nn::ShardingPlan tp{.parameter = {{"up.weight", "tp, -"}, {"up.bias", "tp"}, {"down.weight", "-, tp"}},
                           .forward = {{"input", {"dp, -"}}, {"down.output", {"dp, -"}}}};
 const nn::ShardingPlan zero2{.parameter = {{"*.weight", "... => ... => dp, ..."}}, .forward = {{"input", {"dp, -"}}}};
+const nn::ShardingPlan gathered{.parameter = {{"*.weight", "dp, ... => ... => ..."}},
+                                .forward = {{"input", {"dp, -"}}}};
 const nn::ShardingPlan zero3{.parameter = {{"*.weight", "dp, ... => ..."}}, .forward = {{"input", {"dp, -"}}}};
 
 }  // namespace
@@ -148,7 +150,7 @@ TEST_CASE("handles taken before shard update the sharded model") {
   optim::AdamW reference(one.parameters(), {.lr = 0.01});
   train(one, reference, 0, 5);
   on_ranks({1, 2, 4}, [&](dist::World& world) {
-    for (const auto& plan : {nn::ShardingPlan{}, tp, zero2, zero3}) {
+    for (const auto& plan : {nn::ShardingPlan{}, tp, zero2, zero3, gathered}) {
       Mlp many = make();
       optim::AdamW opt(many.parameters(), {.lr = 0.01});
       nn::shard(many, grid(world), plan);

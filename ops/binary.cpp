@@ -114,6 +114,7 @@ std::vector<Sample> masked_fill_samples() {
   std::vector<Sample> out;
   for (const auto& [x, m] : {std::pair<Shape, Shape>{{5, 7}, {5, 7}}, {{5, 7}, {7}}, {{2, 1, 3}, {4, 1}}, {{0, 2}, {2}}})
     out.push_back({.inputs = {{x}, {m, Fill::boolean}}, .attributes = sample_attributes(PointwiseParams{-2.5, 0})});
+  out.push_back({.inputs = {{{5, 7}}, {{7}, Fill::boolean}}, .attributes = sample_attributes(PointwiseParams{3, 0}), .integers = true});
   return out;
 }
 
@@ -124,7 +125,7 @@ std::vector<Sample> where_samples() {
   std::vector<Sample> out;
   const std::array<Shape, 3> shapes[] = {{{{5, 7}, {5, 7}, {5, 7}}}, {{{7}, {5, 1}, {}}}, {{{2, 3, 1}, {4}, {3, 4}}}, {{{0, 2}, {2}, {}}}};
   for (const auto& [c, a, b] : shapes)
-    out.push_back({.inputs = {{c, Fill::boolean}, {a}, {b}}, .attributes = sample_attributes(PointwiseParams{}), .integers = false});
+    out.push_back({.inputs = {{c, Fill::boolean}, {a}, {b}}, .attributes = sample_attributes(PointwiseParams{}), .integers = true});
   return out;
 }
 

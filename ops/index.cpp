@@ -137,7 +137,7 @@ Cost copy_cost(std::span<const View* const>, std::span<const View* const> out, c
 }
 
 Sample sample(const Shape& x, const Shape& index, int64_t dim) {
-  return {.inputs = {{x}, {index, Fill::index, x[dim]}}, .attributes = sample_attributes(IndexAttributes{dim, x[dim], 0})};
+  return {.inputs = {{x}, {index, Fill::index, x[dim]}}, .attributes = sample_attributes(IndexAttributes{dim, x[dim], 0}), .integers = true};
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ void pad_backward(const BackwardCall& c, std::span<Tensor> out) {
 std::vector<Sample> pad_samples() {
   std::vector<Sample> out;
   for (const auto& [shape, a] : {std::pair<Shape, PadAttributes>{{5, 7}, {0, 1, 2, 0.0}}, {{5, 7}, {1, 0, 3, 1.5}}, {{2, 3, 4}, {1, 2, 0, 0.0}}, {{0, 3}, {0, 1, 1, 2.0}}})
-    out.push_back({.inputs = {{shape}}, .attributes = sample_attributes(a)});
+    out.push_back({.inputs = {{shape}}, .attributes = sample_attributes(a), .integers = a.value == 0});
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <cleave/dist/launch.h>
 
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "support/op_layouts.h"

@@ -4,9 +4,11 @@
 #include <cleave/core/error.h>
 #include <cleave/nn/build.h>
 
+#include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "gpt/safetensors.h"
 
@@ -16,6 +18,12 @@ using cleave::FileError;
 
 namespace {
 constexpr const char* kConfigKey = "gpt";
+}
+
+void require_writable(const std::string& path) {
+  std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  if (std::filesystem::is_directory(path) || access(folder.c_str(), W_OK) != 0)
+    throw FileError(fmt::format("--save: {} cannot be written", path));
 }
 
 void save_model(const cleave::dist::World& world, const Gpt& model, const std::string& path) {

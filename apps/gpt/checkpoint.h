@@ -9,6 +9,9 @@
 
 namespace gpt {
 
+/// Throws FileError if no file can be made at this path: to be asked before training, not after.
+void require_writable(const std::string& path);
+
 /// Writes the model's parameters and its config; rank 0 writes, every rank calls. Communicates. Throws FileError.
 void save_model(const cleave::dist::World& world, const Gpt& model, const std::string& path);
 

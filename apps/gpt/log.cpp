@@ -16,6 +16,7 @@ namespace gpt {
 namespace {
 
 constexpr int kBar = 24;
+constexpr std::chrono::milliseconds kBetweenBars{50};
 
 std::string bar(int64_t step, int64_t steps) {
   auto full = static_cast<size_t>(kBar * step / std::max<int64_t>(1, steps));
@@ -58,15 +59,19 @@ void LogFile::write(const StepRecord& record) {
   if (!file_) throw cleave::FileError(fmt::format("--log: {} cannot be written; is the disk full?", path_));
 }
 
-Progress::Progress(int64_t steps) : steps_(steps), terminal_(isatty(STDOUT_FILENO) == 1) {}
+Progress::Progress(int64_t steps)
+    : steps_(steps), terminal_(isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1) {}
 
 void Progress::show(const StepRecord& r) {
   if (terminal_) {
+    auto now = std::chrono::steady_clock::now();
+    if (now - shown_ < kBetweenBars && r.step != steps_ && !r.held_out) return;
+    shown_ = now;
     std::fputs(fmt::format("\r{} {}\x1b[K", bar(r.step, steps_), to_text(r, steps_)).c_str(), stdout);
     open_ = true;
     if (r.held_out) finish();
   } else {
-    int64_t every = std::max<int64_t>(1, steps_ / 20);
+    int64_t every = (steps_ + 19) / 20;
     if (r.step != 1 && r.step % every && r.step != steps_ && !r.held_out) return;
     std::fputs((to_text(r, steps_) + "\n").c_str(), stdout);
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cleave/dist/communicator.h>
 
+#include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <optional>
@@ -41,11 +42,14 @@ class LogFile {
   std::ofstream file_;
 };
 
-/// Progress on stdout: on a terminal a bar that moves, else a line now and then (at most about 20, and what was
-/// measured on held-out text).
+/// Progress on stdout: on a terminal (where stderr is one too: mpirun makes stdout look like one) a bar that moves,
+/// else a line now and then (at most about 20, and what was measured on held-out text).
 class Progress {
  public:
   explicit Progress(int64_t steps);
+  ~Progress() { finish(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
   void show(const StepRecord& record);
   /// Leaves the bar's line.
   void finish();
@@ -53,6 +57,7 @@ class Progress {
  private:
   int64_t steps_;
   bool terminal_, open_ = false;
+  std::chrono::steady_clock::time_point shown_ = {};
 };
 
 }  // namespace gpt

@@ -116,6 +116,7 @@ Options checked(PlanOptions o) {
 std::variant<Options, int> parse_command_line(int argc, char** argv) {
   CLI::App app("Trains a GPT on bytes, on one device or split over many by a plan.", "gpt");
   app.require_subcommand(1);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   TrainOptions train;
   GenerateOptions generate;
   PlanOptions plan;

@@ -137,6 +137,7 @@ void train(dist::World& world, const TrainOptions& o) {
   Corpus corpus = load_corpus(o.data.empty() ? default_data() : o.data, o.model.seq + 1, o.model.vocab);
   require_same(world, "another text", hash_of(corpus));
   if (!o.compare.empty()) return compare_with_single(world, o, placement, corpus);
+  if (world.rank() == 0 && !o.save.empty()) require_writable(o.save);
   Run run(world, o, corpus, placement);
   run.steps();
   run.end();

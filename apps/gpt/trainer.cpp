@@ -79,7 +79,7 @@ double Trainer::backward(const Batch& batch, int64_t step) {
     cleave::NoGrad off;
     FirstNotFinite first;
     forward(batch, step);
-    throw cleave::ValueError(fmt::format("step {}: the loss is {}; {}", step, value, first.text()));
+    throw cleave::ValueError(fmt::format("step {}: the loss is {}; {}", step, std::abs(value), first.text()));
   }
   loss.backward();
   return value;
@@ -88,8 +88,8 @@ double Trainer::backward(const Batch& batch, int64_t step) {
 double Trainer::update(int64_t step) {
   double norm = optim::grad_norm(model_.parameters());
   if (!std::isfinite(norm))
-    throw cleave::ValueError(
-        fmt::format("step {}: the norm of the gradients is {}; {}", step, norm, first_gradient_not_finite(model_)));
+    throw cleave::ValueError(fmt::format("step {}: the norm of the gradients is {}; {}", step, std::abs(norm),
+                                         first_gradient_not_finite(model_)));
   if (options_.clip > 0 && norm > options_.clip)  // as clip_grad_norm, which would spread a norm that is not finite
     for (const auto& p : model_.parameters())
       if (p.grad().defined()) cleave::mul_(p.grad(), options_.clip / (norm + 1e-6));

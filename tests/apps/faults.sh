@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Bad input on thread ranks, a run that is interrupted, and files that `gpt generate` cannot read.
+. "$CLEAVE_SOURCE/tests/apps/faults.bash"
+
+bad_input "$gpt" train --ranks 2 "${tiny[@]}"
+for signal in INT TERM; do
+  interrupted $signal 1 "^rank 1: .*interrupted" "$gpt" train --ranks 2 "${tiny[@]}"
+done
+
+ranks=1
+printf 'not a model' >"$folder/model"
+fails "missing is no complete safetensors file" "$gpt" generate --model "$folder/missing"
+fails "model is no complete safetensors file" "$gpt" generate --model "$folder/model"
+passes "$gpt" train "${tiny[@]}" --save "$folder/good"
+head -c -1 "$folder/good" >"$folder/model"
+fails "model is no complete safetensors file" "$gpt" generate --model "$folder/model"
+sed 's/\\"layers\\":2/\\"layers\\":1/' "$folder/good" >"$folder/model"
+fails "29 tensors, but its model has 17 parameters" "$gpt" generate --model "$folder/model"
+
+ranks=0
+fails "--heads 3" "$gpt" train --heads 7
+fails "needs a mesh" "$gpt" plan
+finish

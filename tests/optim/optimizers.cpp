@@ -238,6 +238,26 @@ TEST_CASE("groups: each its options; the factor scales all; decay for matrices o
   check_throws<ValueError>([] { optim::SGD none(std::vector<nn::Parameter>{}); }, {"no parameters"});
 }
 
+TEST_CASE("the factor scales every optimizer's step") {
+  auto moved = [](auto make) {
+    Tensor w = zeros({1}, {.dtype = DType::f64});
+    auto opt = make(w);
+    opt->set_lr_factor(0.25);
+    sum(w).backward();
+    opt->step();
+    return item<double>(w);
+  };
+  CHECK(moved([](const Tensor& w) {
+          return std::make_unique<optim::SGD>(std::vector{w}, optim::SGDOptions{.lr = 0.4});
+        }) == doctest::Approx(-0.1));
+  CHECK(moved([](const Tensor& w) {
+          return std::make_unique<optim::Adam>(std::vector{w}, optim::AdamOptions{.lr = 0.4});
+        }) == doctest::Approx(-0.1));
+  CHECK(moved([](const Tensor& w) {
+          return std::make_unique<optim::AdamW>(std::vector{w}, optim::AdamWOptions{.lr = 0.4});
+        }) == doctest::Approx(-0.1));
+}
+
 TEST_CASE("halves are updated through a master copy in f32") {
   for (DType half : {DType::bf16, DType::f16}) {
     Tensor w = cast(full({3}, 1.0), half);

@@ -114,10 +114,10 @@ bool reshape_view(const View& x, size_t, const Shape& out, const Attributes&, Vi
       else b *= out[j++];
     }
     // Within a group the input must be one dense run; its innermost stride goes to the new dims.
-    int64_t inner = 0, expected = 0;
+    int64_t inner = 0, expected = -1;
     for (int d = i - 1; d >= i0; --d) {
       if (x.shape[d] == 1) continue;
-      if (inner == 0) inner = x.strides[d];
+      if (expected < 0) inner = x.strides[d];
       else if (x.strides[d] != expected) return false;
       expected = x.strides[d] * x.shape[d];
     }

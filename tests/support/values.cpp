@@ -58,22 +58,24 @@ Tensor in_larger_buffer(const Shape& shape, DType dtype) {
   return detail::make_view(buffer, view, shape, nullptr);
 }
 
-Tensor repeated(const Shape& shape, DType dtype) {
+Tensor repeated(const Shape& shape, DType dtype, int dim) {
   Shape one = shape;
-  one[0] = std::min<int64_t>(1, shape[0]);
+  one[dim] = std::min<int64_t>(1, shape[dim]);
   Tensor base = detail::make_tensor(one, dtype, Device::Cpu);
   View view = base.impl()->view;
   view.shape = shape;
-  view.strides[0] = 0;
+  view.strides[dim] = 0;
   return detail::make_view(base, view, shape, nullptr);
 }
 
 }  // namespace
 
 Tensor make_tensor(const Values& values, DType dtype, Form form) {
-  Tensor x = form == Form::strided                             ? in_larger_buffer(values.shape, dtype)
-             : form == Form::expanded && !values.shape.empty() ? repeated(values.shape, dtype)
-                                                               : detail::make_tensor(values.shape, dtype, Device::Cpu);
+  bool scalar = values.shape.empty();
+  Tensor x = form == Form::strided                    ? in_larger_buffer(values.shape, dtype)
+             : form == Form::expanded && !scalar      ? repeated(values.shape, dtype, 0)
+             : form == Form::expanded_last && !scalar ? repeated(values.shape, dtype, values.shape.rank() - 1)
+                                                      : detail::make_tensor(values.shape, dtype, Device::Cpu);
   visit_dtype(dtype, [&]<class T>(T) {
     T* data = x.data<T>();
     for_each_element(x.impl()->view,

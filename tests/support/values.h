@@ -17,8 +17,9 @@ struct Values {
 /// How a tensor lies in memory.
 enum class Form {
   dense,
-  strided,  ///< dims reversed, every second element of a larger buffer whose rest is NaN or far out of range
-  expanded  ///< stride 0 along dim 0; the values must not depend on it
+  strided,       ///< dims reversed, every second element of a larger buffer whose rest is NaN or far out of range
+  expanded,      ///< stride 0 along dim 0; the values must not depend on it
+  expanded_last  ///< stride 0 along the last dim
 };
 
 /// A plain tensor of these values in another dtype (rounded or truncated).

@@ -32,24 +32,24 @@ TEST_CASE("every op under every layout: one rank") {
   sweep({{"x", 1}}, Sizes::all, {.exhaustive = 300, .sampled = 100});
 }
 TEST_CASE("every op under every layout: 2x1 ranks") {
-  sweep({{"x", 2}, {"y", 1}}, Sizes::all, {.exhaustive = 400, .sampled = 100});
+  sweep({{"x", 2}, {"y", 1}}, Sizes::some, {.exhaustive = 100, .sampled = 60});
 }
 TEST_CASE("every op under every layout: 1x2 ranks") {
-  sweep({{"x", 1}, {"y", 2}}, Sizes::some, {.exhaustive = 400, .sampled = 100});
+  sweep({{"x", 1}, {"y", 2}}, Sizes::some, {.exhaustive = 100, .sampled = 60});
 }
 TEST_CASE("every op under every layout: 2 ranks") {
   sweep({{"x", 2}}, Sizes::all, {.exhaustive = 400, .sampled = 100});
 }
 TEST_CASE("every op under every layout: 4 ranks") { sweep({{"x", 4}}, Sizes::all, {.exhaustive = 200, .sampled = 60}); }
 TEST_CASE("every op under every layout: 2x2 ranks") {
-  sweep({{"x", 2}, {"y", 2}}, Sizes::all, {.exhaustive = 400, .sampled = 100});
+  sweep({{"x", 2}, {"y", 2}}, Sizes::all, {.exhaustive = 100, .sampled = 60});
 }
 TEST_CASE("every op under every layout: 2x3 ranks") {
-  sweep({{"x", 2}, {"y", 3}}, Sizes::some, {.exhaustive = 60, .sampled = 40});
+  sweep({{"x", 2}, {"y", 3}}, Sizes::some, {.exhaustive = 40, .sampled = 30});
 }
 TEST_CASE("every op under every layout: 3x2 ranks") {
-  sweep({{"x", 3}, {"y", 2}}, Sizes::some, {.exhaustive = 60, .sampled = 40});
+  sweep({{"x", 3}, {"y", 2}}, Sizes::some, {.exhaustive = 40, .sampled = 30});
 }
 TEST_CASE("every op under every layout: 2x2x2 ranks") {
-  sweep({{"x", 2}, {"y", 2}, {"z", 2}}, Sizes::some, {.exhaustive = 60, .sampled = 40});
+  sweep({{"x", 2}, {"y", 2}, {"z", 2}}, Sizes::some, {.exhaustive = 30, .sampled = 20, .single = 30});
 }

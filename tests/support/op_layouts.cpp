@@ -70,9 +70,9 @@ std::vector<Choice> combinations(const OpCase& c, std::span<const std::vector<La
   uint64_t seed = hash_of(c.op->name);
   for (const SampleInput& input : c.inputs) seed = mix(seed, hash_of(to_string(input.shape)));
   for (size_t i = 0; i < n; ++i)
-    for (size_t l = 0; l < layouts[i].size(); ++l) {
+    for (size_t k = 0; k < std::min(layouts[i].size(), breadth.single); ++k) {
       Choice choice(n, 0);  // layout 0 is R
-      choice[i] = l;
+      choice[i] = layouts[i].size() <= breadth.single ? k : mix(seed, i, k) % layouts[i].size();
       out.insert(choice);
     }
   for (int64_t k = 0; k < breadth.sampled; ++k) {

@@ -6,11 +6,12 @@
 
 namespace cleave::test {
 
-/// Combinations of input layouts of one case: all of them up to `exhaustive`, else every layout of each input beside R
-/// and beside others, and `sampled` pseudo-random ones.
+/// Combinations of input layouts of one case: all of them up to `exhaustive`, else every layout of each input (at most
+/// `single`) beside R of the others, and `sampled` pseudo-random ones.
 struct Breadth {
   int64_t exhaustive = 64;
   int64_t sampled = 24;
+  size_t single = 1000;
 };
 
 /// Runs the cases on a mesh of thread ranks with checked collectives and poisoned buffers. For each combination of

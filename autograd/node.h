@@ -122,8 +122,8 @@ struct AutogradMeta {
   autograd::NodeRef producer;
   int output = 0;
   // Of leaves:
-  autograd::Slots slots;                        ///< terms not yet synced
-  Tensor grad;                                  ///< synced, in the gradient layout
+  autograd::Slots slots;                              ///< terms not yet synced
+  Tensor grad;                                        ///< synced, in the gradient layout
   const dist::LayoutData* gradient_layout = nullptr;  ///< null: the tensor's own, with partial axes reduced
   std::vector<std::function<Tensor(const Tensor&)>> hooks;
 };

@@ -139,27 +139,28 @@ Tensor from_local(const Tensor& block, Layout layout, const Shape& shape) {
   mesh.communicator(mesh.all_axes()).all_reduce(&bad, 1, DType::i64, ReduceOp::max, Device::Cpu, "from_local");
   if (bad)
     throw ShapeError("[from_local] on some rank the block is not the balanced one of " +
-                     describe({block.dtype(), shape, l}) + "; this rank has " + to_string(block.shape()) + " and should have " +
-                     to_string(box.shape));
+                     describe({block.dtype(), shape, l}) + "; this rank has " + to_string(block.shape()) +
+                     " and should have " + to_string(box.shape));
   return leaf_of(block, shape, l);
 }
 
 Tensor from_local(const Tensor& block, Layout layout) {
   const LayoutData* l = layout.resolve(block.dim()).data();
   const MeshState& mesh = *l->mesh;
-  if (!mesh.member()) throw LayoutError("[from_local] a rank outside " + to_string(layout.mesh()) + " must pass the shape");
+  if (!mesh.member())
+    throw LayoutError("[from_local] a rank outside " + to_string(layout.mesh()) + " must pass the shape");
   Shape shape = block.shape();
   for (int d = 0; d < l->rank; ++d) {
     AxisMask axes = l->dims[static_cast<size_t>(d)].mask();
-    if (axes)
-      mesh.communicator(axes).all_reduce(&shape[d], 1, DType::i64, ReduceOp::sum, Device::Cpu, "from_local");
+    if (axes) mesh.communicator(axes).all_reduce(&shape[d], 1, DType::i64, ReduceOp::sum, Device::Cpu, "from_local");
   }
   int64_t range[2 * kMaxDims];
   for (int d = 0; d < shape.rank(); ++d) {
     range[2 * d] = shape[d];
     range[2 * d + 1] = -shape[d];
   }
-  mesh.communicator(mesh.all_axes()).all_reduce(range, 2 * shape.rank(), DType::i64, ReduceOp::max, Device::Cpu, "from_local");
+  mesh.communicator(mesh.all_axes())
+      .all_reduce(range, 2 * shape.rank(), DType::i64, ReduceOp::max, Device::Cpu, "from_local");
   for (int d = 0; d < shape.rank(); ++d)
     if (range[2 * d] != -range[2 * d + 1])
       throw ShapeError("[from_local] the ranks' blocks do not fit together: dim " + std::to_string(d) + " adds up to " +

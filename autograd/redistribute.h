@@ -12,9 +12,10 @@ namespace cleave::dist {
 /// again gives it without communication. Throws LayoutError for a plain x or another number of dims.
 Tensor redistribute(const Tensor& x, Layout to);
 
-/// A distributed leaf from a plain value that every rank holds: each keeps its block (a view where `to` leaves it whole).
-/// Partial axes: the first rank keeps the value. Does not communicate, except to compare hashes in checked mode, where
-/// a difference throws CommError on all ranks. x must not require grad on the tape (GradError): use it as a leaf.
+/// A distributed leaf from a plain value that every rank holds: each keeps its block (a view where `to` leaves it
+/// whole). Partial axes: the first rank keeps the value. Does not communicate, except to compare hashes in checked
+/// mode, where a difference throws CommError on all ranks. x must not require grad on the tape (GradError): use it as a
+/// leaf.
 Tensor distribute(const Tensor& x, Layout to);
 /// `distribute` to R on every axis of the mesh.
 Tensor replicate(const Tensor& x, DeviceMesh mesh);

@@ -89,7 +89,8 @@ std::vector<Tensor> merge_all(std::span<const Tensor> tensors, std::span<Slots* 
     // A gradient that is wanted split goes there in one step of its own; the others share all-reduces.
     if (!targets[i] || targets[i] == gradient_layout(layout, 0)) item.reduce = item.gradient.partial;
     if (layout)
-      item.bytes = numel(tensors[i].shape()) * size_of(item.gradient.value.dtype()) / layout->mesh->size_of(layout->split());
+      item.bytes =
+          numel(tensors[i].shape()) * size_of(item.gradient.value.dtype()) / layout->mesh->size_of(layout->split());
     items.push_back(std::move(item));
   }
   reduce_in_buckets(items);
@@ -107,8 +108,8 @@ void settle(detail::AutogradMeta& m, const Tensor& gradient) {
   if (m.grad.defined()) {
     detail::accumulate_view(gradient.impl()->device, gradient.impl()->view, m.grad.impl()->view);
     m.grad.bump_version();
-  } else if (!gradient.is_contiguous() || gradient.impl()->view.numel() * size_of(gradient.dtype()) !=
-                                              gradient.storage()->bytes()) {
+  } else if (!gradient.is_contiguous() ||
+             gradient.impl()->view.numel() * size_of(gradient.dtype()) != gradient.storage()->bytes()) {
     // A gradient that outlives its bucket would keep all of it alive.
     Tensor own = detail::make_tensor(gradient.shape(), gradient.impl()->view.shape, gradient.dtype(),
                                      gradient.impl()->device, gradient.impl()->layout, gradient.impl()->absent);

@@ -38,9 +38,11 @@ bool Tensor::has_producer() const {
 
 const Tensor& Tensor::set_requires_grad(bool on) const {
   if (has_producer())
-    throw GradError("[set_requires_grad] " + to_string(type()) + " was produced by an op on the tape; use detach() first");
+    throw GradError("[set_requires_grad] " + to_string(type()) +
+                    " was produced by an op on the tape; use detach() first");
   if (on && !is_floating(dtype()))
-    throw GradError("[set_requires_grad] " + to_string(type()) + " is not floating; only floating tensors have gradients");
+    throw GradError("[set_requires_grad] " + to_string(type()) +
+                    " is not floating; only floating tensors have gradients");
   autograd::meta(*this).requires_grad = on;
   impl_->parameter = on;
   return *this;

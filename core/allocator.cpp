@@ -90,8 +90,10 @@ class Allocator {
   void keep(void* data, size_t bytes) {
     stats_.active -= static_cast<int64_t>(bytes);
     stats_.cached += static_cast<int64_t>(bytes);
-    if (bytes < kPage) small_[bytes / kAlign].push_back(data);
-    else large_[bytes].push_back(data);
+    if (bytes < kPage)
+      small_[bytes / kAlign].push_back(data);
+    else
+      large_[bytes].push_back(data);
   }
 
   void* reuse(size_t& bytes) {

@@ -10,9 +10,9 @@ namespace cleave {
 
 /// Bytes of this rank's tensors on one device.
 struct MemoryStats {
-  int64_t active = 0;  ///< handed out now
-  int64_t peak = 0;    ///< the largest `active` since the start or `reset_peak_memory()`
-  int64_t cached = 0;  ///< returned by tensors and kept for reuse
+  int64_t active = 0;              ///< handed out now
+  int64_t peak = 0;                ///< the largest `active` since the start or `reset_peak_memory()`
+  int64_t cached = 0;              ///< returned by tensors and kept for reuse
   int64_t system_allocations = 0;  ///< requests that went to the system since the start
 };
 

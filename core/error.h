@@ -1,4 +1,5 @@
-// Typed errors. Messages are lower case, carry the numbers, and say what to do; see DESIGN for which are alike on all ranks.
+// Typed errors. Messages are lower case, carry the numbers, and say what to do; see DESIGN for which are alike on all
+// ranks.
 #pragma once
 #include <source_location>
 #include <stdexcept>
@@ -60,7 +61,8 @@ struct OutOfMemoryError : Error {
   using Error::Error;
 };
 
-/// Throws Error naming the caller's file and line unless `condition` holds: for the assertions of programs, in every build.
+/// Throws Error naming the caller's file and line unless `condition` holds: for the assertions of programs, in every
+/// build.
 void check(bool condition, const std::source_location& where = std::source_location::current());
 
 }  // namespace cleave

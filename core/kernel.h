@@ -15,8 +15,8 @@ class Attributes {
  public:
   Attributes() = default;
   template <class T>
-    requires(std::is_trivially_copyable_v<T> && !std::is_same_v<T, Attributes>)
-  Attributes(const T& value) : data_(&value), size_(sizeof(T)) {}
+  requires(std::is_trivially_copyable_v<T> && !std::is_same_v<T, Attributes>) Attributes(const T& value)
+      : data_(&value), size_(sizeof(T)) {}
   Attributes(const void* data, size_t size) : data_(data), size_(size) {}
 
   template <class T>

@@ -22,7 +22,7 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
   if (chunks > threads) chunks = threads;
   int64_t base = n / chunks, extra = n % chunks;
 #ifdef _OPENMP
-#pragma omp parallel for num_threads(static_cast<int>(chunks)) schedule(static, 1)
+#pragma omp parallel for num_threads(static_cast <int>(chunks)) schedule(static, 1)
 #endif
   for (int64_t c = 0; c < chunks; ++c) {
     int64_t begin = c * base + (c < extra ? c : extra);

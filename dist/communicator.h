@@ -12,7 +12,15 @@
 
 namespace cleave::dist {
 
-enum class CollectiveKind : uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send_recv, barrier };
+enum class CollectiveKind : uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  send_recv,
+  barrier
+};
 std::string_view to_string(CollectiveKind kind);
 
 /// One call. Buffers are dense; counts are elements. `label` is the op or redistribution that asked, for messages.
@@ -20,13 +28,13 @@ struct Collective {
   CollectiveKind kind = CollectiveKind::barrier;
   const void* send = nullptr;
   void* recv = nullptr;
-  int64_t count = 0;                        ///< all_reduce, broadcast, send, recv: elements of the buffer
-  std::span<const int64_t> send_counts{};   ///< all_to_all: by destination; reduce_scatter: of each rank's result
-  std::span<const int64_t> recv_counts{};   ///< all_to_all and all_gather: by source
+  int64_t count = 0;                       ///< all_reduce, broadcast, send, recv: elements of the buffer
+  std::span<const int64_t> send_counts{};  ///< all_to_all: by destination; reduce_scatter: of each rank's result
+  std::span<const int64_t> recv_counts{};  ///< all_to_all and all_gather: by source
   DType dtype = DType::f32;
   ReduceOp op = ReduceOp::sum;
-  int peer = 0;                             ///< root of a broadcast; the other side of send and recv
-  Device device = Device::Cpu;              ///< Meta: counted, nothing moves
+  int peer = 0;                 ///< root of a broadcast; the other side of send and recv
+  Device device = Device::Cpu;  ///< Meta: counted, nothing moves
   const char* label = "";
 };
 

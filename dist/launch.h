@@ -46,9 +46,10 @@ class World {
 };
 
 struct LaunchOptions {
-  int ranks = 1;          ///< thread ranks
-  int checked = -1;       ///< compare every collective across ranks first: 1 on, 0 off, -1: CLEAVE_CHECKED or the backend's default (on for threads)
-  double watchdog = 30;   ///< seconds a rank may wait in one collective before a report of who waits where; 0: never
+  int ranks = 1;     ///< thread ranks
+  int checked = -1;  ///< compare every collective across ranks first: 1 on, 0 off, -1: CLEAVE_CHECKED or the backend's
+                     ///< default (on for threads)
+  double watchdog = 30;  ///< seconds a rank may wait in one collective before a report of who waits where; 0: never
 };
 
 /// Runs `main` on every rank and returns the exit code (0, or 1 after an error, which is printed once per rank). Takes
@@ -62,7 +63,8 @@ struct LaunchOptions {
 /// one ends the process at once.
 int launch(int argc, char** argv, const std::function<void(World&)>& main);
 
-/// Runs `main` on thread ranks of this process and rethrows the error of the rank that failed first: for tests and tools.
+/// Runs `main` on thread ranks of this process and rethrows the error of the rank that failed first: for tests and
+/// tools.
 void run_ranks(const LaunchOptions& options, const std::function<void(World&)>& main);
 
 /// Runs `main` as rank `rank` of a world of `ranks` that exist only as counters: collectives on Meta tensors count

@@ -16,7 +16,8 @@ enum class StepKind : uint8_t {
   reduce_scatter,  ///< P -> S
   all_reduce,      ///< P -> R
   keep_on_first,   ///< R -> P: the first rank keeps the value, the others hold zeros; no communication
-  box_exchange     ///< blocks to blocks of any layout without partial axes (or with the same ones): uneven, re-ordered axes, other meshes
+  box_exchange     ///< blocks to blocks of any layout without partial axes (or with the same ones): uneven, re-ordered
+                   ///< axes, other meshes
 };
 std::string_view to_string(StepKind kind);
 
@@ -24,12 +25,12 @@ std::string_view to_string(StepKind kind);
 struct Step {
   StepKind kind = StepKind::cut;
   AxisMask axes = 0;
-  int from_dim = -1, to_dim = -1;      ///< the dims that are gathered / cut
+  int from_dim = -1, to_dim = -1;  ///< the dims that are gathered / cut
   const LayoutData* before = nullptr;
   const LayoutData* after = nullptr;
-  int64_t bytes = 0;                   ///< sent by the busiest rank
-  double seconds = 0;                  ///< under the alpha-beta model
-  int64_t peak_bytes = 0;              ///< largest input + output block of a rank
+  int64_t bytes = 0;       ///< sent by the busiest rank
+  double seconds = 0;      ///< under the alpha-beta model
+  int64_t peak_bytes = 0;  ///< largest input + output block of a rank
 };
 
 /// The steps from `from.layout` to `to`; empty if they are equal. A function of global metadata alone.

@@ -6,11 +6,11 @@
 
 namespace cleave {
 
-Tensor relu(const Tensor& x);     ///< max(x, 0); gradient 0 at 0
+Tensor relu(const Tensor& x);  ///< max(x, 0); gradient 0 at 0
 Tensor tanh(const Tensor& x);
-Tensor sigmoid(const Tensor& x);  ///< 1 / (1 + exp(-x))
-Tensor silu(const Tensor& x);     ///< x * sigmoid(x)
-Tensor softplus(const Tensor& x); ///< log(1 + exp(x))
+Tensor sigmoid(const Tensor& x);   ///< 1 / (1 + exp(-x))
+Tensor silu(const Tensor& x);      ///< x * sigmoid(x)
+Tensor softplus(const Tensor& x);  ///< log(1 + exp(x))
 
 struct GeluOptions {
   std::string_view approximate = "none";  ///< or "tanh"

@@ -49,13 +49,16 @@ void attention_kernel(const KernelCall& c) {
   cpu::attention(*c.in[0], *c.in[1], *c.in[2], c.in[3], c.attributes.as<AttentionBlock>(), *c.out[0], *c.out[1]);
 }
 
+// Heads beside each other, as the projection behind reads them: its transposed view is dense.
+Dims attention_order(size_t output) { return output == 0 ? Dims{0, 2, 1, 3} : Dims{}; }
+
 void attention_backward(const BackwardCall& c, std::span<Tensor> out) {
   const Tensor& g = c.grads[0];
   Tensor d[3];
   for (size_t i = 0; i < 3; ++i) d[i] = detail::make_tensor(c.input_shape(i), c.input_dtype(i), g.device());
   static constexpr Kernel kernel{.cpu = [](const KernelCall& k) {
-    cpu::attention_backward(*k.in[0], *k.in[1], *k.in[2], k.in[3], k.attributes.as<AttentionBlock>(), *k.in[4], *k.in[5], *k.in[6],
-                            *k.out[0], *k.out[1], *k.out[2]);
+    cpu::attention_backward(*k.in[0], *k.in[1], *k.in[2], k.in[3], k.attributes.as<AttentionBlock>(), *k.in[4],
+                            *k.in[5], *k.in[6], *k.out[0], *k.out[1], *k.out[2]);
   }};
   const Tensor* in[] = {&c.inputs[0], &c.inputs[1], &c.inputs[2], &c.inputs[3], &c.outputs[0], &c.outputs[1], &g};
   const View *views[7], *results[3];
@@ -69,7 +72,8 @@ void attention_backward(const BackwardCall& c, std::span<Tensor> out) {
 Cost attention_cost(std::span<const View* const> in, std::span<const View* const> out, const Attributes& attributes) {
   double seen = attributes.as<AttentionBlock>().causal ? 0.5 : 1.0;
   double pairs = static_cast<double>(in[0]->numel() / std::max<int64_t>(1, in[0]->shape[3]) * in[1]->shape[2]) * seen;
-  double bytes = static_cast<double>((in[0]->numel() + in[1]->numel() + in[2]->numel() + out[0]->numel()) * size_of(in[0]->dtype));
+  double bytes =
+      static_cast<double>((in[0]->numel() + in[1]->numel() + in[2]->numel() + out[0]->numel()) * size_of(in[0]->dtype));
   return {2 * pairs * static_cast<double>(in[0]->shape[3] + in[2]->shape[3]), bytes};
 }
 
@@ -85,12 +89,14 @@ AttentionBlock block_for(const Shape& q, const Shape& k, bool causal, double sca
 
 std::vector<Sample> attention_samples() {
   std::vector<Sample> out;
-  auto add = [&](const Shape& q, const Shape& kv, bool causal, double dropout, std::optional<Shape> mask, Fill fill = Fill::normal) {
+  auto add = [&](const Shape& q, const Shape& kv, bool causal, double dropout, std::optional<Shape> mask,
+                 Fill fill = Fill::normal) {
     AttentionBlock a = block_for(q, kv, causal, 0.7);
     a.dropout = dropout;
     a.seed = 5;
     a.call = 2;
-    out.push_back({.inputs = {{q}, {kv}, {kv}, {mask.value_or(Shape{1, 1, q[2], kv[2]}), fill, 0, false, !mask}}, .attributes = sample_attributes(a)});
+    out.push_back({.inputs = {{q}, {kv}, {kv}, {mask.value_or(Shape{1, 1, q[2], kv[2]}), fill, 0, false, !mask}},
+                   .attributes = sample_attributes(a)});
   };
   add({2, 3, 5, 4}, {2, 3, 5, 4}, true, 0, {});
   add({2, 3, 4, 2}, {2, 3, 7, 2}, false, 0, {});
@@ -107,12 +113,18 @@ std::vector<Sample> attention_samples() {
 
 }  // namespace
 
-extern const OpDef attention{.name = "scaled_dot_product_attention", .infer = infer_attention, .layout = attention_rule,
+extern const OpDef attention{.name = "scaled_dot_product_attention",
+                             .infer = infer_attention,
+                             .layout = attention_rule,
                              .localize = locate,
                              .kernel = {.cpu = attention_kernel},
-                             .backward = attention_backward, .saves = {.inputs = 0b1111, .outputs = 0b11},
-                             .cost = attention_cost, .samples = attention_samples,
-                             .outputs = 2, .differentiable_outputs = 0b01};
+                             .memory_order = attention_order,
+                             .backward = attention_backward,
+                             .saves = {.inputs = 0b1111, .outputs = 0b11},
+                             .cost = attention_cost,
+                             .samples = attention_samples,
+                             .outputs = 2,
+                             .differentiable_outputs = 0b01};
 
 }  // namespace ops
 
@@ -126,18 +138,25 @@ void require_fit(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (q.dtype() != k.dtype() || q.dtype() != v.dtype())
     throw DTypeError(op_message(kName, "q, k, v are " + types() + " and must have one dtype; cast them first"));
   const Shape &a = q.shape(), &b = k.shape(), &c = v.shape();
-  bool fits = a.rank() == 4 && b.rank() == 4 && c.rank() == 4 && a[0] == b[0] && b[0] == c[0] && b[1] == c[1] && b[2] == c[2] && a[3] == b[3];
+  bool fits = a.rank() == 4 && b.rank() == 4 && c.rank() == 4 && a[0] == b[0] && b[0] == c[0] && b[1] == c[1] &&
+              b[2] == c[2] && a[3] == b[3];
   if (!fits)
-    throw ShapeError(op_message(kName, "q, k, v are " + types() + "; they must be [B, H, Tq, D], [B, Hkv, Tk, D], [B, Hkv, Tk, Dv], or all without B"));
+    throw ShapeError(
+        op_message(kName, "q, k, v are " + types() +
+                              "; they must be [B, H, Tq, D], [B, Hkv, Tk, D], [B, Hkv, Tk, Dv], or all without B"));
   if (b[1] == 0 ? a[1] != 0 : a[1] % b[1] != 0)
-    throw ShapeError(op_message(kName, std::to_string(a[1]) + " q heads are no multiple of " + std::to_string(b[1]) + " k/v heads"));
+    throw ShapeError(
+        op_message(kName, std::to_string(a[1]) + " q heads are no multiple of " + std::to_string(b[1]) + " k/v heads"));
 }
 
 Tensor mask_4d(const Tensor& mask, const Tensor& q, const Tensor& k) {
   if (!mask.defined()) return mask;
-  if (mask.requires_grad()) throw GradError(op_message(kName, "the mask requires grad, but it gets no gradient; detach() it, or add it to scores of your own"));
+  if (mask.requires_grad())
+    throw GradError(op_message(
+        kName, "the mask requires grad, but it gets no gradient; detach() it, or add it to scores of your own"));
   if (mask.dtype() != DType::boolean && mask.dtype() != q.dtype())
-    throw DTypeError(op_message(kName, "the mask is " + describe(mask.type()) + " and must be bool or " + std::string(to_string(q.dtype()))));
+    throw DTypeError(op_message(
+        kName, "the mask is " + describe(mask.type()) + " and must be bool or " + std::string(to_string(q.dtype()))));
   Tensor m = mask;
   while (m.dim() < 4) m = unsqueeze(m, 0);
   const Shape& s = m.shape();
@@ -147,12 +166,14 @@ Tensor mask_4d(const Tensor& mask, const Tensor& q, const Tensor& k) {
 
 }  // namespace
 
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options) {
   if (q.dim() == 3 && k.dim() == 3 && v.dim() == 3)
     return squeeze(scaled_dot_product_attention(unsqueeze(q, 0), unsqueeze(k, 0), unsqueeze(v, 0), options), 0);
   require_fit(q, k, v);
   if (!(options.dropout_p >= 0 && options.dropout_p < 1))
-    throw ValueError(op_message(kName, "dropout_p is " + std::to_string(options.dropout_p) + "; it must lie in [0, 1)"));
+    throw ValueError(
+        op_message(kName, "dropout_p is " + std::to_string(options.dropout_p) + "; it must lie in [0, 1)"));
   double scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q.shape()[3]))));
   cpu::AttentionBlock a = ops::block_for(q.shape(), k.shape(), options.is_causal, scale);
   if (options.dropout_p > 0) {

@@ -16,7 +16,8 @@ Rule where_rule(const RuleCall& call) { return pointwise_rule(call, {0b110}); }
 void infer_where(const InferCall& call, std::span<OutputType> out) {
   const Tensor &c = *call.in[0], &a = *call.in[1], &b = *call.in[2];
   if (c.dtype() != DType::boolean)
-    throw DTypeError(op_message("where", "the condition is " + describe(c.type()) + " and must be bool; compare it with something first"));
+    throw DTypeError(op_message(
+        "where", "the condition is " + describe(c.type()) + " and must be bool; compare it with something first"));
   Shape ab = broadcast_shapes("where", a, b);
   // The condition against the broadcast of the other two, without making a tensor for it.
   Shape shape = ab;
@@ -24,7 +25,8 @@ void infer_where(const InferCall& call, std::span<OutputType> out) {
   for (int i = 1; i <= shape.rank(); ++i) {
     int64_t n = i <= c.dim() ? c.shape()[c.dim() - i] : 1, &m = shape[shape.rank() - i];
     if (m != n && m != 1 && n != 1)
-      throw ShapeError(op_message("where", describe(c.type()) + " does not broadcast with " + describe(a.type()) + " and " + describe(b.type())));
+      throw ShapeError(op_message("where", describe(c.type()) + " does not broadcast with " + describe(a.type()) +
+                                               " and " + describe(b.type())));
     if (m == 1) m = n;
   }
   out[0] = {promote(a.dtype(), b.dtype()), shape};
@@ -76,7 +78,9 @@ void where_backward(const BackwardCall& c, std::span<Tensor> out) {
 }
 void pass_backward(const BackwardCall& c, std::span<Tensor> out) { out[0] = c.grads[0]; }
 void neg_backward(const BackwardCall& c, std::span<Tensor> out) { out[0] = call<Pointwise::neg>({&c.grads[0]}); }
-void scale_backward(const BackwardCall& c, std::span<Tensor> out) { out[0] = call<Pointwise::mul_scalar>({&c.grads[0]}, c.attributes); }
+void scale_backward(const BackwardCall& c, std::span<Tensor> out) {
+  out[0] = call<Pointwise::mul_scalar>({&c.grads[0]}, c.attributes);
+}
 
 // x >= p and x > p select the gradient of max(x, p); ties share as between tensors, half each.
 void max_scalar_backward(const BackwardCall& c, std::span<Tensor> out) {
@@ -93,7 +97,8 @@ void min_scalar_backward(const BackwardCall& c, std::span<Tensor> out) {
 // masked_fill: where(mask, value, x), the value being a scalar view of the attributes.
 void infer_masked_fill(const InferCall& call, std::span<OutputType> out) {
   if (call.dtype(1) != DType::boolean)
-    throw DTypeError(op_message("masked_fill", "the mask is " + describe(call.in[1]->type()) + " and must be bool; compare it with something first"));
+    throw DTypeError(op_message("masked_fill", "the mask is " + describe(call.in[1]->type()) +
+                                                   " and must be bool; compare it with something first"));
   out[0] = {call.dtype(0), broadcast_shapes("masked_fill", *call.in[0], *call.in[1])};
 }
 void masked_fill_kernel(const KernelCall& c) {
@@ -112,9 +117,12 @@ void masked_fill_backward(const BackwardCall& c, std::span<Tensor> out) {
 }
 std::vector<Sample> masked_fill_samples() {
   std::vector<Sample> out;
-  for (const auto& [x, m] : {std::pair<Shape, Shape>{{5, 7}, {5, 7}}, {{5, 7}, {7}}, {{2, 1, 3}, {4, 1}}, {{0, 2}, {2}}})
+  for (const auto& [x, m] :
+       {std::pair<Shape, Shape>{{5, 7}, {5, 7}}, {{5, 7}, {7}}, {{2, 1, 3}, {4, 1}}, {{0, 2}, {2}}})
     out.push_back({.inputs = {{x}, {m, Fill::boolean}}, .attributes = sample_attributes(PointwiseParams{-2.5, 0})});
-  out.push_back({.inputs = {{{5, 7}}, {{7}, Fill::boolean}}, .attributes = sample_attributes(PointwiseParams{3, 0}), .integers = true});
+  out.push_back({.inputs = {{{5, 7}}, {{7}, Fill::boolean}},
+                 .attributes = sample_attributes(PointwiseParams{3, 0}),
+                 .integers = true});
   return out;
 }
 
@@ -123,82 +131,249 @@ std::vector<Sample> scalar_comparison_samples() { return unary_samples(Fill::nor
 
 std::vector<Sample> where_samples() {
   std::vector<Sample> out;
-  const std::array<Shape, 3> shapes[] = {{{{5, 7}, {5, 7}, {5, 7}}}, {{{7}, {5, 1}, {}}}, {{{2, 3, 1}, {4}, {3, 4}}}, {{{0, 2}, {2}, {}}}};
+  const std::array<Shape, 3> shapes[] = {
+      {{{5, 7}, {5, 7}, {5, 7}}}, {{{7}, {5, 1}, {}}}, {{{2, 3, 1}, {4}, {3, 4}}}, {{{0, 2}, {2}, {}}}};
   for (const auto& [c, a, b] : shapes)
-    out.push_back({.inputs = {{c, Fill::boolean}, {a}, {b}}, .attributes = sample_attributes(PointwiseParams{}), .integers = true});
+    out.push_back({.inputs = {{c, Fill::boolean}, {a}, {b}},
+                   .attributes = sample_attributes(PointwiseParams{}),
+                   .integers = true});
   return out;
 }
 
 }  // namespace
 
-extern const OpDef add{.name = "add", .infer = infer_binary, .layout = jointly_linear, .kernel = kernel<Pointwise::add>,
-                .backward = add_backward,
-                .cost = cost, .samples = [] { return binary_samples(Fill::normal, Fill::normal); }};
-extern const OpDef sub{.name = "sub", .infer = infer_binary, .layout = jointly_linear, .kernel = kernel<Pointwise::sub>,
-                .backward = sub_backward,
-                .cost = cost, .samples = [] { return binary_samples(Fill::normal, Fill::normal); }};
-extern const OpDef mul{.name = "mul", .infer = infer_binary, .layout = linear_in_each, .kernel = kernel<Pointwise::mul>,
-                .backward = mul_backward, .saves = {.inputs = 0b11},
-                .cost = cost, .samples = [] { return binary_samples(Fill::normal, Fill::normal); }};
-extern const OpDef div{.name = "div", .infer = infer_binary_floating, .layout = linear_in_first, .kernel = kernel<Pointwise::div>,
-                .backward = div_backward, .saves = {.inputs = 0b11},
-                .cost = cost, .samples = [] { return binary_samples(Fill::normal, Fill::positive); }};
-extern const OpDef pow{.name = "pow", .infer = infer_binary_floating, .layout = not_linear, .kernel = kernel<Pointwise::pow>,
-                .backward = pow_backward, .saves = {.inputs = 0b11},
-                .cost = cost, .samples = [] { return binary_samples(Fill::positive, Fill::normal); }};
-extern const OpDef maximum{.name = "maximum", .infer = infer_binary, .layout = not_linear, .kernel = kernel<Pointwise::maximum>,
-                    .backward = extremum_backward<Pointwise::maximum_grad>, .saves = {.inputs = 0b11},
-                    .cost = cost, .samples = [] { return binary_samples(Fill::normal, Fill::normal); }};
-extern const OpDef minimum{.name = "minimum", .infer = infer_binary, .layout = not_linear, .kernel = kernel<Pointwise::minimum>,
-                    .backward = extremum_backward<Pointwise::minimum_grad>, .saves = {.inputs = 0b11},
-                    .cost = cost, .samples = [] { return binary_samples(Fill::normal, Fill::normal); }};
-extern const OpDef floor_divide{.name = "floor_divide", .infer = infer_binary, .layout = not_linear, .kernel = kernel<Pointwise::floor_div>,
-                         .cost = cost, .samples = [] { return binary_samples(Fill::normal, Fill::positive, true, false); }};
-extern const OpDef remainder{.name = "remainder", .infer = infer_binary, .layout = not_linear, .kernel = kernel<Pointwise::remainder>,
-                      .cost = cost, .samples = [] { return binary_samples(Fill::normal, Fill::positive, true, false); }};
+extern const OpDef add{.name = "add",
+                       .infer = infer_binary,
+                       .layout = jointly_linear,
+                       .kernel = kernel<Pointwise::add>,
+                       .backward = add_backward,
+                       .cost = cost,
+                       .samples = [] { return binary_samples(Fill::normal, Fill::normal); }};
+extern const OpDef sub{.name = "sub",
+                       .infer = infer_binary,
+                       .layout = jointly_linear,
+                       .kernel = kernel<Pointwise::sub>,
+                       .backward = sub_backward,
+                       .cost = cost,
+                       .samples = [] { return binary_samples(Fill::normal, Fill::normal); }};
+extern const OpDef mul{.name = "mul",
+                       .infer = infer_binary,
+                       .layout = linear_in_each,
+                       .kernel = kernel<Pointwise::mul>,
+                       .backward = mul_backward,
+                       .saves = {.inputs = 0b11},
+                       .cost = cost,
+                       .samples = [] { return binary_samples(Fill::normal, Fill::normal); }};
+extern const OpDef div{.name = "div",
+                       .infer = infer_binary_floating,
+                       .layout = linear_in_first,
+                       .kernel = kernel<Pointwise::div>,
+                       .backward = div_backward,
+                       .saves = {.inputs = 0b11},
+                       .cost = cost,
+                       .samples = [] { return binary_samples(Fill::normal, Fill::positive); }};
+extern const OpDef pow{.name = "pow",
+                       .infer = infer_binary_floating,
+                       .layout = not_linear,
+                       .kernel = kernel<Pointwise::pow>,
+                       .backward = pow_backward,
+                       .saves = {.inputs = 0b11},
+                       .cost = cost,
+                       .samples = [] { return binary_samples(Fill::positive, Fill::normal); }};
+extern const OpDef maximum{.name = "maximum",
+                           .infer = infer_binary,
+                           .layout = not_linear,
+                           .kernel = kernel<Pointwise::maximum>,
+                           .backward = extremum_backward<Pointwise::maximum_grad>,
+                           .saves = {.inputs = 0b11},
+                           .cost = cost,
+                           .samples = [] { return binary_samples(Fill::normal, Fill::normal); }};
+extern const OpDef minimum{.name = "minimum",
+                           .infer = infer_binary,
+                           .layout = not_linear,
+                           .kernel = kernel<Pointwise::minimum>,
+                           .backward = extremum_backward<Pointwise::minimum_grad>,
+                           .saves = {.inputs = 0b11},
+                           .cost = cost,
+                           .samples = [] { return binary_samples(Fill::normal, Fill::normal); }};
+extern const OpDef floor_divide{.name = "floor_divide",
+                                .infer = infer_binary,
+                                .layout = not_linear,
+                                .kernel = kernel<Pointwise::floor_div>,
+                                .cost = cost,
+                                .samples = [] { return binary_samples(Fill::normal, Fill::positive, true, false); }};
+extern const OpDef remainder{.name = "remainder",
+                             .infer = infer_binary,
+                             .layout = not_linear,
+                             .kernel = kernel<Pointwise::remainder>,
+                             .cost = cost,
+                             .samples = [] { return binary_samples(Fill::normal, Fill::positive, true, false); }};
 
-extern const OpDef add_scalar{.name = "add", .infer = infer_same, .layout = not_linear, .kernel = kernel<Pointwise::add_scalar>,
-                       .backward = pass_backward,
-                       .cost = cost, .samples = [] { return unary_samples(Fill::normal, {1.5, 0}); }};
-extern const OpDef rsub_scalar{.name = "sub", .infer = infer_same, .layout = not_linear, .kernel = kernel<Pointwise::rsub_scalar>,
-                        .backward = neg_backward,
-                        .cost = cost, .samples = [] { return unary_samples(Fill::normal, {1.5, 0}); }};
-extern const OpDef mul_scalar{.name = "mul", .infer = infer_same, .layout = linear, .kernel = kernel<Pointwise::mul_scalar>,
-                       .backward = scale_backward,
-                       .cost = cost, .samples = [] { return unary_samples(Fill::normal, {-2.5, 0}); }};
-extern const OpDef rdiv_scalar{.name = "div", .infer = infer_floating, .layout = not_linear, .kernel = kernel<Pointwise::rdiv_scalar>,
-                        .backward = backward_x<Pointwise::rdiv_scalar_grad>, .saves = {.inputs = 1},
-                        .cost = cost, .samples = [] { return unary_samples(Fill::positive, {1.5, 0}); }};
-extern const OpDef max_scalar{.name = "maximum", .infer = infer_same, .layout = not_linear, .kernel = kernel<Pointwise::max_scalar>,
-                       .backward = max_scalar_backward, .saves = {.inputs = 1},
-                       .cost = cost, .samples = [] { return unary_samples(Fill::normal, {0.25, 0}); }};
-extern const OpDef min_scalar{.name = "minimum", .infer = infer_same, .layout = not_linear, .kernel = kernel<Pointwise::min_scalar>,
-                       .backward = min_scalar_backward, .saves = {.inputs = 1},
-                       .cost = cost, .samples = [] { return unary_samples(Fill::normal, {0.25, 0}); }};
+extern const OpDef add_scalar{.name = "add",
+                              .infer = infer_same,
+                              .layout = not_linear,
+                              .kernel = kernel<Pointwise::add_scalar>,
+                              .backward = pass_backward,
+                              .cost = cost,
+                              .samples = [] {
+                                return unary_samples(Fill::normal, {1.5, 0});
+                              }};
+extern const OpDef rsub_scalar{.name = "sub",
+                               .infer = infer_same,
+                               .layout = not_linear,
+                               .kernel = kernel<Pointwise::rsub_scalar>,
+                               .backward = neg_backward,
+                               .cost = cost,
+                               .samples = [] {
+                                 return unary_samples(Fill::normal, {1.5, 0});
+                               }};
+extern const OpDef mul_scalar{.name = "mul",
+                              .infer = infer_same,
+                              .layout = linear,
+                              .kernel = kernel<Pointwise::mul_scalar>,
+                              .backward = scale_backward,
+                              .cost = cost,
+                              .samples = [] {
+                                return unary_samples(Fill::normal, {-2.5, 0});
+                              }};
+extern const OpDef rdiv_scalar{.name = "div",
+                               .infer = infer_floating,
+                               .layout = not_linear,
+                               .kernel = kernel<Pointwise::rdiv_scalar>,
+                               .backward = backward_x<Pointwise::rdiv_scalar_grad>,
+                               .saves = {.inputs = 1},
+                               .cost = cost,
+                               .samples = [] {
+                                 return unary_samples(Fill::positive, {1.5, 0});
+                               }};
+extern const OpDef max_scalar{.name = "maximum",
+                              .infer = infer_same,
+                              .layout = not_linear,
+                              .kernel = kernel<Pointwise::max_scalar>,
+                              .backward = max_scalar_backward,
+                              .saves = {.inputs = 1},
+                              .cost = cost,
+                              .samples = [] {
+                                return unary_samples(Fill::normal, {0.25, 0});
+                              }};
+extern const OpDef min_scalar{.name = "minimum",
+                              .infer = infer_same,
+                              .layout = not_linear,
+                              .kernel = kernel<Pointwise::min_scalar>,
+                              .backward = min_scalar_backward,
+                              .saves = {.inputs = 1},
+                              .cost = cost,
+                              .samples = [] {
+                                return unary_samples(Fill::normal, {0.25, 0});
+                              }};
 
-extern const OpDef eq{.name = "eq", .infer = infer_binary_bool, .layout = not_linear, .kernel = kernel<Pointwise::eq>, .cost = cost, .samples = comparison_samples};
-extern const OpDef ne{.name = "ne", .infer = infer_binary_bool, .layout = not_linear, .kernel = kernel<Pointwise::ne>, .cost = cost, .samples = comparison_samples};
-extern const OpDef lt{.name = "lt", .infer = infer_binary_bool, .layout = not_linear, .kernel = kernel<Pointwise::lt>, .cost = cost, .samples = comparison_samples};
-extern const OpDef le{.name = "le", .infer = infer_binary_bool, .layout = not_linear, .kernel = kernel<Pointwise::le>, .cost = cost, .samples = comparison_samples};
-extern const OpDef gt{.name = "gt", .infer = infer_binary_bool, .layout = not_linear, .kernel = kernel<Pointwise::gt>, .cost = cost, .samples = comparison_samples};
-extern const OpDef ge{.name = "ge", .infer = infer_binary_bool, .layout = not_linear, .kernel = kernel<Pointwise::ge>, .cost = cost, .samples = comparison_samples};
-extern const OpDef logical_and{.name = "logical_and", .infer = infer_binary_bool, .layout = not_linear, .kernel = kernel<Pointwise::logical_and>, .cost = cost, .samples = comparison_samples};
-extern const OpDef logical_or{.name = "logical_or", .infer = infer_binary_bool, .layout = not_linear, .kernel = kernel<Pointwise::logical_or>, .cost = cost, .samples = comparison_samples};
-extern const OpDef logical_xor{.name = "logical_xor", .infer = infer_binary_bool, .layout = not_linear, .kernel = kernel<Pointwise::logical_xor>, .cost = cost, .samples = comparison_samples};
-extern const OpDef eq_scalar{.name = "eq", .infer = infer_bool, .layout = not_linear, .kernel = kernel<Pointwise::eq_scalar>, .cost = cost, .samples = scalar_comparison_samples};
-extern const OpDef ne_scalar{.name = "ne", .infer = infer_bool, .layout = not_linear, .kernel = kernel<Pointwise::ne_scalar>, .cost = cost, .samples = scalar_comparison_samples};
-extern const OpDef lt_scalar{.name = "lt", .infer = infer_bool, .layout = not_linear, .kernel = kernel<Pointwise::lt_scalar>, .cost = cost, .samples = scalar_comparison_samples};
-extern const OpDef le_scalar{.name = "le", .infer = infer_bool, .layout = not_linear, .kernel = kernel<Pointwise::le_scalar>, .cost = cost, .samples = scalar_comparison_samples};
-extern const OpDef gt_scalar{.name = "gt", .infer = infer_bool, .layout = not_linear, .kernel = kernel<Pointwise::gt_scalar>, .cost = cost, .samples = scalar_comparison_samples};
-extern const OpDef ge_scalar{.name = "ge", .infer = infer_bool, .layout = not_linear, .kernel = kernel<Pointwise::ge_scalar>, .cost = cost, .samples = scalar_comparison_samples};
-extern const OpDef where{.name = "where", .infer = infer_where, .layout = where_rule, .kernel = kernel<Pointwise::where>,
-                  .backward = where_backward, .saves = {.inputs = 0b001},
-                  .cost = cost, .samples = where_samples};
+extern const OpDef eq{.name = "eq",
+                      .infer = infer_binary_bool,
+                      .layout = not_linear,
+                      .kernel = kernel<Pointwise::eq>,
+                      .cost = cost,
+                      .samples = comparison_samples};
+extern const OpDef ne{.name = "ne",
+                      .infer = infer_binary_bool,
+                      .layout = not_linear,
+                      .kernel = kernel<Pointwise::ne>,
+                      .cost = cost,
+                      .samples = comparison_samples};
+extern const OpDef lt{.name = "lt",
+                      .infer = infer_binary_bool,
+                      .layout = not_linear,
+                      .kernel = kernel<Pointwise::lt>,
+                      .cost = cost,
+                      .samples = comparison_samples};
+extern const OpDef le{.name = "le",
+                      .infer = infer_binary_bool,
+                      .layout = not_linear,
+                      .kernel = kernel<Pointwise::le>,
+                      .cost = cost,
+                      .samples = comparison_samples};
+extern const OpDef gt{.name = "gt",
+                      .infer = infer_binary_bool,
+                      .layout = not_linear,
+                      .kernel = kernel<Pointwise::gt>,
+                      .cost = cost,
+                      .samples = comparison_samples};
+extern const OpDef ge{.name = "ge",
+                      .infer = infer_binary_bool,
+                      .layout = not_linear,
+                      .kernel = kernel<Pointwise::ge>,
+                      .cost = cost,
+                      .samples = comparison_samples};
+extern const OpDef logical_and{.name = "logical_and",
+                               .infer = infer_binary_bool,
+                               .layout = not_linear,
+                               .kernel = kernel<Pointwise::logical_and>,
+                               .cost = cost,
+                               .samples = comparison_samples};
+extern const OpDef logical_or{.name = "logical_or",
+                              .infer = infer_binary_bool,
+                              .layout = not_linear,
+                              .kernel = kernel<Pointwise::logical_or>,
+                              .cost = cost,
+                              .samples = comparison_samples};
+extern const OpDef logical_xor{.name = "logical_xor",
+                               .infer = infer_binary_bool,
+                               .layout = not_linear,
+                               .kernel = kernel<Pointwise::logical_xor>,
+                               .cost = cost,
+                               .samples = comparison_samples};
+extern const OpDef eq_scalar{.name = "eq",
+                             .infer = infer_bool,
+                             .layout = not_linear,
+                             .kernel = kernel<Pointwise::eq_scalar>,
+                             .cost = cost,
+                             .samples = scalar_comparison_samples};
+extern const OpDef ne_scalar{.name = "ne",
+                             .infer = infer_bool,
+                             .layout = not_linear,
+                             .kernel = kernel<Pointwise::ne_scalar>,
+                             .cost = cost,
+                             .samples = scalar_comparison_samples};
+extern const OpDef lt_scalar{.name = "lt",
+                             .infer = infer_bool,
+                             .layout = not_linear,
+                             .kernel = kernel<Pointwise::lt_scalar>,
+                             .cost = cost,
+                             .samples = scalar_comparison_samples};
+extern const OpDef le_scalar{.name = "le",
+                             .infer = infer_bool,
+                             .layout = not_linear,
+                             .kernel = kernel<Pointwise::le_scalar>,
+                             .cost = cost,
+                             .samples = scalar_comparison_samples};
+extern const OpDef gt_scalar{.name = "gt",
+                             .infer = infer_bool,
+                             .layout = not_linear,
+                             .kernel = kernel<Pointwise::gt_scalar>,
+                             .cost = cost,
+                             .samples = scalar_comparison_samples};
+extern const OpDef ge_scalar{.name = "ge",
+                             .infer = infer_bool,
+                             .layout = not_linear,
+                             .kernel = kernel<Pointwise::ge_scalar>,
+                             .cost = cost,
+                             .samples = scalar_comparison_samples};
+extern const OpDef where{.name = "where",
+                         .infer = infer_where,
+                         .layout = where_rule,
+                         .kernel = kernel<Pointwise::where>,
+                         .backward = where_backward,
+                         .saves = {.inputs = 0b001},
+                         .cost = cost,
+                         .samples = where_samples};
 
-extern const OpDef masked_fill{.name = "masked_fill", .infer = infer_masked_fill, .layout = not_linear,
+extern const OpDef masked_fill{.name = "masked_fill",
+                               .infer = infer_masked_fill,
+                               .layout = not_linear,
                                .kernel = {.cpu = masked_fill_kernel},
-                               .backward = masked_fill_backward, .saves = {.inputs = 0b10},
-                               .cost = cost, .samples = masked_fill_samples};
+                               .backward = masked_fill_backward,
+                               .saves = {.inputs = 0b10},
+                               .cost = cost,
+                               .samples = masked_fill_samples};
 
 }  // namespace ops
 
@@ -225,7 +400,12 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) { return two(ops::floor_di
 Tensor remainder(const Tensor& a, const Tensor& b) { return two(ops::remainder, a, b); }
 
 Tensor add(const Tensor& a, Number b) { return one(ops::add_scalar, a, b); }
-Tensor sub(const Tensor& a, Number b) { return one(ops::add_scalar, a, [&] { b.value = -b.value; return b; }()); }
+Tensor sub(const Tensor& a, Number b) {
+  return one(ops::add_scalar, a, [&] {
+    b.value = -b.value;
+    return b;
+  }());
+}
 Tensor mul(const Tensor& a, Number b) { return one(ops::mul_scalar, a, b); }
 Tensor div(const Tensor& a, Number b) { return one(ops::mul_scalar, a, 1.0 / b.value); }
 Tensor maximum(const Tensor& a, Number b) { return one(ops::max_scalar, a, b); }

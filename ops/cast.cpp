@@ -18,7 +18,8 @@ void infer_cast(const InferCall& call, std::span<OutputType> out) {
 // Rounding to a float format is taken as linear, truncation to integers is not; from integers to floats it is.
 Rule cast_rule(const RuleCall& call) {
   bool linear = is_floating(call.attributes.as<CastAttributes>().to);
-  return pointwise_rule(call, linear && call.in[0].dtype != DType::boolean ? std::vector<uint32_t>{0b1} : std::vector<uint32_t>{});
+  return pointwise_rule(
+      call, linear && call.in[0].dtype != DType::boolean ? std::vector<uint32_t>{0b1} : std::vector<uint32_t>{});
 }
 
 void cast_backward(const BackwardCall& c, std::span<Tensor> out) {
@@ -29,18 +30,28 @@ std::vector<Sample> cast_samples() {
   std::vector<Sample> out;
   for (DType to : {DType::f64, DType::f32})
     for (const Shape& shape : {Shape{5, 7}, Shape{}, Shape{0, 3}})
-      out.push_back({.inputs = {{shape}}, .attributes = sample_attributes(CastAttributes{to}), .has_gradient = to == DType::f64, .integers = true});
+      out.push_back({.inputs = {{shape}},
+                     .attributes = sample_attributes(CastAttributes{to}),
+                     .has_gradient = to == DType::f64,
+                     .integers = true});
   for (DType to : {DType::i64, DType::i32, DType::boolean})
-    out.push_back({.inputs = {{{5, 7}}}, .attributes = sample_attributes(CastAttributes{to}), .has_gradient = false, .integers = true});
+    out.push_back({.inputs = {{{5, 7}}},
+                   .attributes = sample_attributes(CastAttributes{to}),
+                   .has_gradient = false,
+                   .integers = true});
   return out;
 }
 
 }  // namespace
 
-extern const OpDef cast{.name = "cast", .infer = infer_cast, .layout = cast_rule, .key_bytes = sizeof(CastAttributes),
+extern const OpDef cast{.name = "cast",
+                        .infer = infer_cast,
+                        .layout = cast_rule,
+                        .key_bytes = sizeof(CastAttributes),
                         .kernel = {.cpu = [](const KernelCall& c) { cpu::copy(*c.in[0], *c.out[0]); }},
                         .backward = cast_backward,
-                        .cost = pointwise_op::cost, .samples = cast_samples};
+                        .cost = pointwise_op::cost,
+                        .samples = cast_samples};
 
 }  // namespace ops
 

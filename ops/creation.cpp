@@ -1,9 +1,9 @@
+#include <cleave/autograd/redistribute.h>
 #include <cleave/core/cpu/random.h>
 #include <cleave/core/error.h>
 #include <cleave/core/primitives.h>
 #include <cleave/dist/ambient.h>
 #include <cleave/dist/mesh_state.h>
-#include <cleave/autograd/redistribute.h>
 #include <cleave/ops/creation.h>
 #include <cleave/ops/op.h>
 
@@ -86,8 +86,10 @@ void arange_kernel(const KernelCall& c) {
   visit_dtype(c.out[0]->dtype, [&]<class T>(T) {
     T* out = c.out[0]->as<T>();
     for (int64_t i = 0; i < n; ++i) {
-      if constexpr (std::is_integral_v<T>) out[i] = static_cast<T>(s.start + i * s.step);
-      else out[i] = static_cast<T>(static_cast<float>(s.start + i * s.step));
+      if constexpr (std::is_integral_v<T>)
+        out[i] = static_cast<T>(s.start + i * s.step);
+      else
+        out[i] = static_cast<T>(static_cast<float>(s.start + i * s.step));
       if constexpr (std::is_same_v<T, double>) out[i] = static_cast<double>(s.start + i * s.step);
     }
   });
@@ -117,7 +119,8 @@ void diagonal_kernel(const KernelCall& c) {
   const View& v = *c.out[0];
   visit_dtype(v.dtype, [&]<class T>(T) {
     for (int64_t i = 0; i < v.shape[0]; ++i)
-      for (int64_t j = 0; j < v.shape[1]; ++j) v.as<T>()[i * v.strides[0] + j * v.strides[1]] = T(o.offset[0] + i == o.offset[1] + j ? 1.0f : 0.0f);
+      for (int64_t j = 0; j < v.shape[1]; ++j)
+        v.as<T>()[i * v.strides[0] + j * v.strides[1]] = T(o.offset[0] + i == o.offset[1] + j ? 1.0f : 0.0f);
   });
 }
 
@@ -128,7 +131,9 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
 }
 Tensor zeros(const Shape& shape, const TensorOptions& options) { return filled_with("zeros", shape, 0.0, options); }
 Tensor ones(const Shape& shape, const TensorOptions& options) { return filled_with("ones", shape, 1.0, options); }
-Tensor full(const Shape& shape, double value, const TensorOptions& options) { return filled_with("full", shape, value, options); }
+Tensor full(const Shape& shape, double value, const TensorOptions& options) {
+  return filled_with("full", shape, value, options);
+}
 Tensor full_like(const Tensor& x, double value) {
   dist::UseMesh plain(nullptr);
   return filled_with("full_like", x.shape(), value, like(x));
@@ -156,10 +161,12 @@ RandomKey detail::random_key(const TensorOptions& options) {
   return options.seed ? RandomKey{*options.seed, 0} : next_random_key();
 }
 
-Tensor detail::random_tensor(RandomKind kind, const Shape& shape, const TensorOptions& options, RandomKey key, double a, double b) {
+Tensor detail::random_tensor(RandomKind kind, const Shape& shape, const TensorOptions& options, RandomKey key, double a,
+                             double b) {
   const char* op = kind == RandomKind::uniform ? "rand" : "randn";
   DType dtype = options.dtype.value_or(DType::f32);
-  if (!is_floating(dtype)) throw DTypeError(op_message(op, "cannot make " + std::string(to_string(dtype)) + "; use randint for integers"));
+  if (!is_floating(dtype))
+    throw DTypeError(op_message(op, "cannot make " + std::string(to_string(dtype)) + "; use randint for integers"));
   Fresh f = fresh(op, shape, dtype, options);
   RandomAttributes attributes{f.origin, key, a, b};
   return filled(f, op, kind == RandomKind::uniform ? uniform_kernel : normal_kernel, attributes);
@@ -173,7 +180,9 @@ Tensor randn(const Shape& shape, const TensorOptions& options) {
 }
 
 Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options) {
-  if (high <= low) throw ValueError(op_message("randint", "the range [" + std::to_string(low) + ", " + std::to_string(high) + ") is empty"));
+  if (high <= low)
+    throw ValueError(
+        op_message("randint", "the range [" + std::to_string(low) + ", " + std::to_string(high) + ") is empty"));
   RandomKey key = detail::random_key(options);
   Fresh f = fresh("randint", shape, options.dtype.value_or(DType::i64), options);
   static constexpr Kernel kernel{.cpu = [](const KernelCall& c) {

@@ -15,8 +15,9 @@ namespace cleave {
 struct TensorOptions {
   std::optional<DType> dtype = std::nullopt;  ///< default: f32, or as each function says
   Device device = Device::Cpu;
-  std::optional<uint64_t> seed = std::nullopt;  ///< of random numbers: a stream of its own that draws nothing from the rank's
-  dist::Layout layout = {};                     ///< may be a pattern
+  std::optional<uint64_t> seed =
+      std::nullopt;          ///< of random numbers: a stream of its own that draws nothing from the rank's
+  dist::Layout layout = {};  ///< may be a pattern
 };
 
 Tensor empty(const Shape& shape, const TensorOptions& options = {});
@@ -28,7 +29,8 @@ Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 Tensor full_like(const Tensor& x, double value);
 
-/// start, start + step, ... below end (above, for a negative step): ceil((end - start) / step) elements; i64 by default.
+/// start, start + step, ... below end (above, for a negative step): ceil((end - start) / step) elements; i64 by
+/// default.
 Tensor arange(int64_t end, const TensorOptions& options = {});
 Tensor arange(int64_t start, int64_t end, int64_t step = 1, const TensorOptions& options = {});
 /// The n x n identity.
@@ -49,7 +51,8 @@ Tensor from_host(const void* data, DType from, size_t count, const Shape& shape,
 RandomKey random_key(const TensorOptions& options);
 enum class RandomKind : uint8_t { uniform, normal };
 /// uniform in [a, b), or normal with mean a and deviation b, for a key drawn earlier.
-Tensor random_tensor(RandomKind kind, const Shape& shape, const TensorOptions& options, RandomKey key, double a, double b);
+Tensor random_tensor(RandomKind kind, const Shape& shape, const TensorOptions& options, RandomKey key, double a,
+                     double b);
 }  // namespace detail
 
 /// A tensor of these values, row-major; dtype that of T unless options say otherwise. Throws ShapeError if the number

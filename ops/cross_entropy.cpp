@@ -21,7 +21,7 @@ struct TermAttributes {
   int64_t terms;    ///< 2, or 3 with the sum for label smoothing
   int64_t classes;  ///< global
   int64_t ignore_index;
-  int64_t first;    ///< global number of this rank's first class
+  int64_t first;  ///< global number of this rank's first class
 };
 constexpr size_t kKey = 2 * sizeof(int64_t);
 
@@ -59,10 +59,12 @@ void terms_kernel(const KernelCall& c) {
 void terms_backward(const BackwardCall& c, std::span<Tensor> out) {
   static constexpr Kernel kernel{.cpu = [](const KernelCall& k) {
     const auto& a = k.attributes.as<TermAttributes>();
-    cpu::cross_entropy_terms_backward(*k.in[0], *k.in[1], *k.in[2], *k.in[3], static_cast<int>(a.dim), a.first, *k.out[0]);
+    cpu::cross_entropy_terms_backward(*k.in[0], *k.in[1], *k.in[2], *k.in[3], static_cast<int>(a.dim), a.first,
+                                      *k.out[0]);
   }};
   if (c.needs[0])
-    out[0] = run_kernel(kernel, "cross_entropy", {&c.inputs[0], &c.inputs[1], &c.inputs[2], &c.grads[0]}, c.input_shape(0), c.input_dtype(0), c.attributes);
+    out[0] = run_kernel(kernel, "cross_entropy", {&c.inputs[0], &c.inputs[1], &c.inputs[2], &c.grads[0]},
+                        c.input_shape(0), c.input_dtype(0), c.attributes);
 }
 Cost terms_cost(std::span<const View* const> in, std::span<const View* const>, const Attributes&) {
   double n = static_cast<double>(in[0]->numel());
@@ -87,11 +89,16 @@ std::vector<Sample> terms_samples() {
 
 }  // namespace
 
-extern const OpDef cross_entropy_terms{.name = "cross_entropy", .infer = infer_terms, .layout = terms_rule, .key_bytes = kKey,
+extern const OpDef cross_entropy_terms{.name = "cross_entropy",
+                                       .infer = infer_terms,
+                                       .layout = terms_rule,
+                                       .key_bytes = kKey,
                                        .localize = locate,
                                        .kernel = {.cpu = terms_kernel},
-                                       .backward = terms_backward, .saves = {.inputs = 0b111},
-                                       .cost = terms_cost, .samples = terms_samples};
+                                       .backward = terms_backward,
+                                       .saves = {.inputs = 0b111},
+                                       .cost = terms_cost,
+                                       .samples = terms_samples};
 
 }  // namespace ops
 
@@ -100,13 +107,15 @@ namespace {
 int64_t class_dim(const Tensor& x, const Tensor& target) {
   require_floating("cross_entropy", x, "the logits");
   if (target.dtype() != DType::i64 && target.dtype() != DType::i32)
-    throw DTypeError(op_message("cross_entropy", "the target is " + describe(target.type()) + " and must be i64 or i32; cast it first"));
+    throw DTypeError(op_message("cross_entropy",
+                                "the target is " + describe(target.type()) + " and must be i64 or i32; cast it first"));
   int64_t dim = x.dim() == 1 ? 0 : 1;
   Shape rows = x.shape();
   if (x.dim() >= 1) rows.erase(dim);
   if (x.dim() < 1 || !(rows == target.shape()))
-    throw ShapeError(op_message("cross_entropy", "the logits are " + describe(x.type()) + " with classes in dim " + std::to_string(dim) +
-                                                     ", so the target must have shape " + to_string(rows) + ", not " + describe(target.type())));
+    throw ShapeError(op_message("cross_entropy", "the logits are " + describe(x.type()) + " with classes in dim " +
+                                                     std::to_string(dim) + ", so the target must have shape " +
+                                                     to_string(rows) + ", not " + describe(target.type())));
   return dim;
 }
 
@@ -130,9 +139,11 @@ Tensor reduce_rows(const Tensor& loss, const Tensor& valid, std::string_view red
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& options) {
   if (options.reduction != "mean" && options.reduction != "sum" && options.reduction != "none")
-    throw ValueError(op_message("cross_entropy", "reduction is \"" + std::string(options.reduction) + "\"; it must be \"mean\", \"sum\" or \"none\""));
+    throw ValueError(op_message("cross_entropy", "reduction is \"" + std::string(options.reduction) +
+                                                     "\"; it must be \"mean\", \"sum\" or \"none\""));
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
-    throw ValueError(op_message("cross_entropy", "label_smoothing is " + std::to_string(options.label_smoothing) + "; it must lie in [0, 1]"));
+    throw ValueError(op_message(
+        "cross_entropy", "label_smoothing is " + std::to_string(options.label_smoothing) + "; it must lie in [0, 1]"));
   int64_t dim = class_dim(x, target), classes = x.shape()[dim];
   double eps = options.label_smoothing;
   Tensor shift;

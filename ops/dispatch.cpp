@@ -39,7 +39,19 @@ Tensor view_output(const OpDef& op, size_t output, const Tensor& x, const Shape&
   return out;
 }
 
+// The strides of a dense block whose dims lie in `order`, major to minor.
+void lay_out(View& view, const Dims& order) {
+  int64_t step = 1;
+  for (int i = order.rank() - 1; i >= 0; --i) {
+    view.strides[order[i]] = step;
+    step *= std::max<int64_t>(view.shape[order[i]], 1);
+  }
+}
+
 void run(const OpDef& op, Inputs in, Attributes attributes, std::span<Tensor> out) {
+  if (op.memory_order)
+    for (size_t i = 0; i < out.size(); ++i)
+      if (Dims order = op.memory_order(i); !order.empty()) lay_out(out[i].impl()->view, order);
   if (out[0].impl()->device == Device::Meta) return;
   std::array<const View*, 16> few;
   std::vector<const View*> many;
@@ -68,19 +80,22 @@ Device common_device(const OpDef& op, Inputs in) {
     if (!x->defined()) continue;
     if (!first) first = x;
     if (x->impl()->device != first->impl()->device)
-      throw ValueError(op_message(op.name, "mixes " + to_string(first->type()) + " on " + std::string(to_string(first->device())) +
-                                               " and " + to_string(x->type()) + " on " + std::string(to_string(x->device())) +
-                                               "; move one of them"));
+      throw ValueError(op_message(
+          op.name, "mixes " + to_string(first->type()) + " on " + std::string(to_string(first->device())) + " and " +
+                       to_string(x->type()) + " on " + std::string(to_string(x->device())) + "; move one of them"));
   }
   return first ? first->impl()->device : Device::Cpu;
 }
 
-void dispatch_plain(const OpDef& op, Inputs in, Attributes given, std::span<const OutputType> types, std::span<Tensor> out) {
+void dispatch_plain(const OpDef& op, Inputs in, Attributes given, std::span<const OutputType> types,
+                    std::span<Tensor> out) {
   LocalAttributes local;
   std::array<const dist::LayoutData*, 16> none{};
-  Attributes attributes = op.localize ? local.rewrite(op, given, {in, types, {none.data(), std::min(in.size(), none.size())},
-                                                                  {none.data(), types.size()}})
-                                      : given;
+  Attributes attributes =
+      op.localize
+          ? local.rewrite(op, given,
+                          {in, types, {none.data(), std::min(in.size(), none.size())}, {none.data(), types.size()}})
+          : given;
   if (op.view) {
     for (size_t i = 0; i < out.size(); ++i)
       out[i] = view_output(op, i, *in[0], types[i].shape, types[i].shape, attributes, nullptr);
@@ -103,7 +118,8 @@ const dist::MeshState& common_mesh(const OpDef& op, Inputs in) {
     if (!first) first = x;
     if (x->impl()->layout->mesh != first->impl()->layout->mesh)
       throw LayoutError(op_message(op.name, "its inputs are on two meshes: " + describe(first->type()) + " and " +
-                                                describe(x->type()) + "; use redistribute(x, layout) to bring them to one"));
+                                                describe(x->type()) +
+                                                "; use redistribute(x, layout) to bring them to one"));
   }
   if (plain)
     throw LayoutError(op_message(op.name, "mixes the distributed " + describe(first->type()) + " and the plain " +
@@ -116,8 +132,9 @@ Tensor placed(const OpDef& op, const Tensor& x, const dist::LayoutData* to) {
   if (dist::implicit_redistribution_forbidden()) {
     TensorType wanted = x.type();
     wanted.layout = to;
-    throw LayoutError(op_message(op.name, "needs " + describe(x.type()) + " as " + to_string(wanted) +
-                                              " and implicit redistribution is forbidden; call redistribute(x, layout) first"));
+    throw LayoutError(
+        op_message(op.name, "needs " + describe(x.type()) + " as " + to_string(wanted) +
+                                " and implicit redistribution is forbidden; call redistribute(x, layout) first"));
   }
   return autograd::redistribute_taped(x, to, op.name);
 }
@@ -150,8 +167,8 @@ void dispatch_distributed(const OpDef& op, Inputs in, Attributes given, std::spa
   } else {
     Device device = absent ? Device::Meta : common_device(op, inputs);
     for (size_t i = 0; i < out.size(); ++i)
-      out[i] = detail::make_tensor(types[i].shape, absent ? Shape(types[i].shape.rank(), 0) : row.local[i], types[i].dtype,
-                                   device, row.row.out[i], absent);
+      out[i] = detail::make_tensor(types[i].shape, absent ? Shape(types[i].shape.rank(), 0) : row.local[i],
+                                   types[i].dtype, device, row.row.out[i], absent);
     run(op, inputs, attributes, out);
   }
   record(op, inputs, attributes, out);
@@ -169,8 +186,10 @@ void dispatch(const OpDef& op, Inputs in, Attributes attributes, std::span<Tenso
   std::array<OutputType, kMaxOutputs> types;
   std::span<OutputType> used(types.data(), out.size());
   op.infer({op, in, attributes}, used);
-  if (any_distributed(in)) dispatch_distributed(op, in, attributes, used, out);
-  else dispatch_plain(op, in, attributes, used, out);
+  if (any_distributed(in))
+    dispatch_distributed(op, in, attributes, used, out);
+  else
+    dispatch_plain(op, in, attributes, used, out);
   if (observer.call) observer.call(op, in, out, observer.context);
 }
 

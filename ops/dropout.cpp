@@ -41,16 +41,20 @@ std::vector<Sample> dropout_samples() {
 
 }  // namespace
 
-extern const OpDef dropout{.name = "dropout", .infer = infer_dropout, .layout = pointwise_op::linear,
+extern const OpDef dropout{.name = "dropout",
+                           .infer = infer_dropout,
+                           .layout = pointwise_op::linear,
                            .localize = locate,
                            .kernel = kDropout,
                            .backward = dropout_backward,
-                           .cost = pointwise_op::cost, .samples = dropout_samples};
+                           .cost = pointwise_op::cost,
+                           .samples = dropout_samples};
 
 }  // namespace ops
 
 Tensor dropout(const Tensor& x, double p, bool training) {
-  if (!(p >= 0 && p <= 1)) throw ValueError(op_message("dropout", "p is " + std::to_string(p) + "; it must lie in [0, 1]"));
+  if (!(p >= 0 && p <= 1))
+    throw ValueError(op_message("dropout", "p is " + std::to_string(p) + "; it must lie in [0, 1]"));
   if (!training || p == 0) return x;
   return apply(ops::dropout, ops::DropoutAttributes{{}, detail::next_random_key(), p}, x);
 }

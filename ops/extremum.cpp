@@ -25,8 +25,10 @@ const dist::LayoutData* reduce_op::result_layout(const dist::LayoutData* x, cons
   for (int d = 0; d < x->rank; ++d) {
     const dist::AxisList& axes = x->dims[static_cast<size_t>(d)];
     if (a.has(d)) reduced |= axes.mask();
-    if (!a.has(d)) content.dims[static_cast<size_t>(content.rank++)] = axes;
-    else if (a.keepdim) ++content.rank;
+    if (!a.has(d))
+      content.dims[static_cast<size_t>(content.rank++)] = axes;
+    else if (a.keepdim)
+      ++content.rank;
   }
   if (partial && reduced) {
     content.partial = reduced;
@@ -52,7 +54,8 @@ void infer_extremum(const InferCall& call, std::span<OutputType> out) {
   const auto& a = call.attributes.as<ReduceAttributes>();
   for (int d = 0; d < call.shape(0).rank(); ++d)
     if (a.has(d) && call.shape(0)[d] == 0)
-      throw ShapeError(op_message(call.op.name, "dim " + std::to_string(d) + " of " + describe(call.in[0]->type()) + " is empty: it has no extremum"));
+      throw ShapeError(op_message(call.op.name, "dim " + std::to_string(d) + " of " + describe(call.in[0]->type()) +
+                                                    " is empty: it has no extremum"));
   out[0] = {call.dtype(0), reduced_shape(call.shape(0), a)};
 }
 void infer_index(const InferCall& call, std::span<OutputType> out) {
@@ -87,7 +90,8 @@ Tensor is_extremum(const Tensor& x, const Tensor& y, const ReduceAttributes& a) 
 
 Tensor count_ties(const Tensor& mask, const ReduceAttributes& a, DType dtype) {
   static constexpr Kernel kernel{.cpu = [](const KernelCall& c) {
-    cpu::reduce(cpu::Reduce::sum, *c.in[0], with_kept_dims(*c.out[0], c.in[0]->shape, c.attributes.as<ReduceAttributes>()));
+    cpu::reduce(cpu::Reduce::sum, *c.in[0],
+                with_kept_dims(*c.out[0], c.in[0]->shape, c.attributes.as<ReduceAttributes>()));
   }};
   return run_kernel(kernel, "count", {&mask}, reduced_shape(mask.shape(), a), dtype, a);
 }
@@ -114,11 +118,14 @@ void extremum_decompose(Inputs in, const Attributes& attributes, std::span<Tenso
   if (!autograd::should_record(in)) return record_replaced(name, in, out, nullptr, {});
   const dist::LayoutData* layout = x.impl()->layout;
   Tensor mask = is_extremum(x.local(), out[0].local(), a);
-  Tensor terms = from_block(count_ties(mask, a, accumulation(x.dtype())), out[0].shape(), result_layout(layout, a, true, dist::ReduceOp::sum));
+  Tensor terms = from_block(count_ties(mask, a, accumulation(x.dtype())), out[0].shape(),
+                            result_layout(layout, a, true, dist::ReduceOp::sum));
   Tensor count = dist::redistribute_data(terms, result_layout(layout, a, false, dist::ReduceOp::sum), name).local();
-  record_replaced(name, in, out, [mask, count, a](std::span<const Tensor> g) {
-    return std::vector<Tensor>{shared_gradient(mask, count, g[0], a)};
-  }, {0});
+  record_replaced(name, in, out,
+                  [mask, count, a](std::span<const Tensor> g) {
+                    return std::vector<Tensor>{shared_gradient(mask, count, g[0], a)};
+                  },
+                  {0});
 }
 
 // The first index wins: each rank offers its own where it holds the extremum, the least offer counts.
@@ -129,7 +136,8 @@ void index_decompose(Inputs in, const Attributes& attributes, std::span<Tensor> 
   const Tensor& x = *in[0];
   const dist::LayoutData* layout = x.impl()->layout;
   const char* name = Max ? "argmax" : "argmin";
-  Tensor best = reduce_split(extremum<Max>, name, x, a, x.dtype(), Max ? dist::ReduceOp::max : dist::ReduceOp::min).local();
+  Tensor best =
+      reduce_split(extremum<Max>, name, x, a, x.dtype(), Max ? dist::ReduceOp::max : dist::ReduceOp::min).local();
   Tensor block = x.local();
   Shape shape = reduced_shape(block.shape(), a);
   constexpr double kNone = 9007199254740992.0;  // 2^53: larger than any index, exact as a number
@@ -143,16 +151,21 @@ void index_decompose(Inputs in, const Attributes& attributes, std::span<Tensor> 
     Tensor holds = logical_or(eq(mine, best), logical_and(isnan(mine), isnan(best)));
     offer = masked_fill(index + offset, logical_not(holds), static_cast<int64_t>(kNone));
   }
-  Tensor terms = from_block(offer, out.size() ? reduced_shape(x.shape(), a) : Shape{}, result_layout(layout, a, true, dist::ReduceOp::min));
+  Tensor terms = from_block(offer, out.size() ? reduced_shape(x.shape(), a) : Shape{},
+                            result_layout(layout, a, true, dist::ReduceOp::min));
   out[0] = dist::redistribute_data(terms, result_layout(layout, a, false, dist::ReduceOp::min), name);
 }
 
 std::vector<Sample> index_samples() {
   std::vector<Sample> out;
-  for (const auto& [shape, dim] : {std::pair<Shape, int>{{5, 7}, 0}, {{5, 7}, 1}, {{2, 3, 4}, 1}, {{1}, 0}, {{0, 3}, 1}}) {
+  for (const auto& [shape, dim] :
+       {std::pair<Shape, int>{{5, 7}, 0}, {{5, 7}, 1}, {{2, 3, 4}, 1}, {{1}, 0}, {{0, 3}, 1}}) {
     ReduceAttributes a;
     a.mask = static_cast<uint8_t>(1 << dim);
-    out.push_back({.inputs = {{shape, Fill::distinct}}, .attributes = sample_attributes(a), .has_gradient = false, .integers = true});
+    out.push_back({.inputs = {{shape, Fill::distinct}},
+                   .attributes = sample_attributes(a),
+                   .has_gradient = false,
+                   .integers = true});
   }
   return out;
 }
@@ -164,31 +177,57 @@ Cost cost(std::span<const View* const> in, std::span<const View* const>, const A
 
 }  // namespace
 
-extern const OpDef amax{.name = "amax", .infer = infer_extremum, .layout = extremum_rule, .key_bytes = ReduceAttributes::kKey,
+extern const OpDef amax{.name = "amax",
+                        .infer = infer_extremum,
+                        .layout = extremum_rule,
+                        .key_bytes = ReduceAttributes::kKey,
                         .kernel = extremum<true>,
-                        .backward = extremum_backward, .saves = {.inputs = 1, .outputs = 1},
+                        .backward = extremum_backward,
+                        .saves = {.inputs = 1, .outputs = 1},
                         .decompose = extremum_decompose<true>,
-                        .cost = cost, .samples = [] { return samples(Fill::distinct, true, true, false); }};
-extern const OpDef amin{.name = "amin", .infer = infer_extremum, .layout = extremum_rule, .key_bytes = ReduceAttributes::kKey,
+                        .cost = cost,
+                        .samples = [] { return samples(Fill::distinct, true, true, false); }};
+extern const OpDef amin{.name = "amin",
+                        .infer = infer_extremum,
+                        .layout = extremum_rule,
+                        .key_bytes = ReduceAttributes::kKey,
                         .kernel = extremum<false>,
-                        .backward = extremum_backward, .saves = {.inputs = 1, .outputs = 1},
+                        .backward = extremum_backward,
+                        .saves = {.inputs = 1, .outputs = 1},
                         .decompose = extremum_decompose<false>,
-                        .cost = cost, .samples = [] { return samples(Fill::distinct, true, true, false); }};
-extern const OpDef argmax{.name = "argmax", .infer = infer_index, .layout = extremum_rule, .key_bytes = ReduceAttributes::kKey,
+                        .cost = cost,
+                        .samples = [] { return samples(Fill::distinct, true, true, false); }};
+extern const OpDef argmax{.name = "argmax",
+                          .infer = infer_index,
+                          .layout = extremum_rule,
+                          .key_bytes = ReduceAttributes::kKey,
                           .kernel = index_of<true>,
                           .decompose = index_decompose<true>,
-                          .cost = cost, .samples = index_samples};
-extern const OpDef argmin{.name = "argmin", .infer = infer_index, .layout = extremum_rule, .key_bytes = ReduceAttributes::kKey,
+                          .cost = cost,
+                          .samples = index_samples};
+extern const OpDef argmin{.name = "argmin",
+                          .infer = infer_index,
+                          .layout = extremum_rule,
+                          .key_bytes = ReduceAttributes::kKey,
                           .kernel = index_of<false>,
                           .decompose = index_decompose<false>,
-                          .cost = cost, .samples = index_samples};
+                          .cost = cost,
+                          .samples = index_samples};
 
 }  // namespace ops
 
-Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) { return apply(ops::amax, attributes_of("amax", x, dims, keepdim), x); }
-Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return apply(ops::amin, attributes_of("amin", x, dims, keepdim), x); }
-Tensor argmax(const Tensor& x, int64_t dim, bool keepdim) { return apply(ops::argmax, attributes_of("argmax", x, dim, keepdim), x); }
-Tensor argmin(const Tensor& x, int64_t dim, bool keepdim) { return apply(ops::argmin, attributes_of("argmin", x, dim, keepdim), x); }
+Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
+  return apply(ops::amax, attributes_of("amax", x, dims, keepdim), x);
+}
+Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
+  return apply(ops::amin, attributes_of("amin", x, dims, keepdim), x);
+}
+Tensor argmax(const Tensor& x, int64_t dim, bool keepdim) {
+  return apply(ops::argmax, attributes_of("argmax", x, dim, keepdim), x);
+}
+Tensor argmin(const Tensor& x, int64_t dim, bool keepdim) {
+  return apply(ops::argmin, attributes_of("argmin", x, dim, keepdim), x);
+}
 
 namespace {
 Extremum with_indices(const Tensor& x, int64_t dim, bool keepdim, Tensor index) {

@@ -11,7 +11,8 @@ namespace cleave {
 
 Tensor detail::host_value(const char* op, const Tensor& x, DType dtype) {
   Tensor whole = dist::full_tensor(x);
-  if (whole.device() == Device::Meta) throw ValueError(op_message(op, to_string(x.type()) + " has no elements: it is a meta tensor"));
+  if (whole.device() == Device::Meta)
+    throw ValueError(op_message(op, to_string(x.type()) + " has no elements: it is a meta tensor"));
   Tensor plain = whole.detach();
   return plain.dtype() == dtype && plain.is_contiguous() ? plain : dense_copy(plain, dtype);
 }
@@ -19,7 +20,8 @@ Tensor detail::host_value(const char* op, const Tensor& x, DType dtype) {
 template <class T>
 T item(const Tensor& x) {
   if (numel(x) != 1)
-    throw ShapeError(op_message("item", describe(x.type()) + " has " + std::to_string(numel(x)) + " elements, not one"));
+    throw ShapeError(
+        op_message("item", describe(x.type()) + " has " + std::to_string(numel(x)) + " elements, not one"));
   return *detail::host_value("item", x, dtype_of<T>()).template data<T>();
 }
 
@@ -30,7 +32,7 @@ std::vector<T> to_vector(const Tensor& x) {
   return std::vector<T>(data, data + numel(host));
 }
 
-#define CLEAVE_HOST(T)              \
+#define CLEAVE_HOST(T)               \
   template T item<T>(const Tensor&); \
   template std::vector<T> to_vector<T>(const Tensor&);
 CLEAVE_HOST(double)
@@ -72,14 +74,18 @@ void print_element(std::string& out, const View& v, int64_t at) {
   char text[32];
   if (is_floating(v.dtype)) {
     double value = visit_dtype(v.dtype, [&]<class T>(T) {
-      if constexpr (std::is_same_v<T, double>) return v.as<T>()[at];
-      else return static_cast<double>(static_cast<float>(v.as<T>()[at]));
+      if constexpr (std::is_same_v<T, double>)
+        return v.as<T>()[at];
+      else
+        return static_cast<double>(static_cast<float>(v.as<T>()[at]));
     });
     std::snprintf(text, sizeof text, "%.5g", value);
   } else {
     long long value = visit_dtype(v.dtype, [&]<class T>(T) {
-      if constexpr (std::is_integral_v<T>) return static_cast<long long>(v.as<T>()[at]);
-      else return 0ll;
+      if constexpr (std::is_integral_v<T>)
+        return static_cast<long long>(v.as<T>()[at]);
+      else
+        return 0ll;
     });
     std::snprintf(text, sizeof text, "%lld", value);
   }

@@ -17,7 +17,8 @@ constexpr size_t kKey = sizeof(int64_t);  // the dim
 
 void require_index(const char* op, const Tensor& index) {
   if (index.dtype() != DType::i64 && index.dtype() != DType::i32)
-    throw DTypeError(op_message(op, "the index is " + describe(index.type()) + " and must be i64 or i32; cast it first"));
+    throw DTypeError(
+        op_message(op, "the index is " + describe(index.type()) + " and must be i64 or i32; cast it first"));
 }
 
 void locate(const LocalizeCall& call, void* attributes) {
@@ -30,7 +31,8 @@ void locate(const LocalizeCall& call, void* attributes) {
 void infer_embedding(const InferCall& call, std::span<OutputType> out) {
   require_index("embedding", *call.in[1]);
   if (call.shape(0).rank() < 1)
-    throw ShapeError(op_message("embedding", "the weight is " + describe(call.in[0]->type()) + " and must have a dim of rows"));
+    throw ShapeError(
+        op_message("embedding", "the weight is " + describe(call.in[0]->type()) + " and must have a dim of rows"));
   Shape shape = call.shape(1);
   for (int d = 1; d < call.shape(0).rank(); ++d) shape.push_back(call.shape(0)[d]);
   out[0] = {call.dtype(0), shape};
@@ -57,13 +59,16 @@ void embedding_backward(const BackwardCall& c, std::span<Tensor> out) {
   static constexpr Kernel kernel{.cpu = [](const KernelCall& k) {
     cpu::add_rows(*k.in[0], *k.in[1], k.attributes.as<IndexAttributes>().first, *k.out[0]);
   }};
-  if (c.needs[0]) out[0] = run_kernel(kernel, "embedding", {&c.grads[0], &c.inputs[1]}, c.input_shape(0), c.input_dtype(0), c.attributes);
+  if (c.needs[0])
+    out[0] =
+        run_kernel(kernel, "embedding", {&c.grads[0], &c.inputs[1]}, c.input_shape(0), c.input_dtype(0), c.attributes);
 }
 
 void infer_index_select(const InferCall& call, std::span<OutputType> out) {
   require_index("index_select", *call.in[1]);
   if (call.shape(1).rank() != 1)
-    throw ShapeError(op_message("index_select", "the index is " + describe(call.in[1]->type()) + " and must have one dim"));
+    throw ShapeError(
+        op_message("index_select", "the index is " + describe(call.in[1]->type()) + " and must have one dim"));
   out[0] = {call.dtype(0), call.shape(0)};
   out[0].shape[call.attributes.as<IndexAttributes>().dim] = call.shape(1)[0];
 }
@@ -89,7 +94,9 @@ void index_select_backward(const BackwardCall& c, std::span<Tensor> out) {
     const auto& a = k.attributes.as<IndexAttributes>();
     cpu::index_add(*k.in[0], static_cast<int>(a.dim), *k.in[1], a.first, *k.out[0]);
   }};
-  if (c.needs[0]) out[0] = run_kernel(kernel, "index_select", {&c.grads[0], &c.inputs[1]}, c.input_shape(0), c.input_dtype(0), c.attributes);
+  if (c.needs[0])
+    out[0] = run_kernel(kernel, "index_select", {&c.grads[0], &c.inputs[1]}, c.input_shape(0), c.input_dtype(0),
+                        c.attributes);
 }
 
 void infer_gather(const InferCall& call, std::span<OutputType> out) {
@@ -99,8 +106,9 @@ void infer_gather(const InferCall& call, std::span<OutputType> out) {
   bool fits = x.rank() == i.rank();
   for (int d = 0; fits && d < x.rank(); ++d) fits = d == dim || i[d] <= x[d];
   if (!fits)
-    throw ShapeError(op_message("gather", "the index " + describe(call.in[1]->type()) + " must have as many dims as " + describe(call.in[0]->type()) +
-                                              " and be no larger outside dim " + std::to_string(dim)));
+    throw ShapeError(op_message("gather", "the index " + describe(call.in[1]->type()) + " must have as many dims as " +
+                                              describe(call.in[0]->type()) + " and be no larger outside dim " +
+                                              std::to_string(dim)));
   out[0] = {call.dtype(0), i};
 }
 // Dims in which the index is shorter have no letter: their blocks would not line up.
@@ -129,7 +137,9 @@ void gather_backward(const BackwardCall& c, std::span<Tensor> out) {
     const auto& a = k.attributes.as<IndexAttributes>();
     cpu::scatter_add(*k.in[0], static_cast<int>(a.dim), *k.in[1], a.first, *k.out[0]);
   }};
-  if (c.needs[0]) out[0] = run_kernel(kernel, "gather", {&c.grads[0], &c.inputs[1]}, c.input_shape(0), c.input_dtype(0), c.attributes);
+  if (c.needs[0])
+    out[0] =
+        run_kernel(kernel, "gather", {&c.grads[0], &c.inputs[1]}, c.input_shape(0), c.input_dtype(0), c.attributes);
 }
 
 Cost copy_cost(std::span<const View* const>, std::span<const View* const> out, const Attributes&) {
@@ -137,29 +147,54 @@ Cost copy_cost(std::span<const View* const>, std::span<const View* const> out, c
 }
 
 Sample sample(const Shape& x, const Shape& index, int64_t dim) {
-  return {.inputs = {{x}, {index, Fill::index, x[dim]}}, .attributes = sample_attributes(IndexAttributes{dim, x[dim], 0}), .integers = true};
+  return {.inputs = {{x}, {index, Fill::index, x[dim]}},
+          .attributes = sample_attributes(IndexAttributes{dim, x[dim], 0}),
+          .integers = true};
 }
 
 }  // namespace
 
-extern const OpDef embedding{.name = "embedding", .infer = infer_embedding, .layout = embedding_rule, .key_bytes = kKey,
+extern const OpDef embedding{.name = "embedding",
+                             .infer = infer_embedding,
+                             .layout = embedding_rule,
+                             .key_bytes = kKey,
                              .localize = locate,
                              .kernel = {.cpu = embedding_kernel},
-                             .backward = embedding_backward, .saves = {.inputs = 0b10},
+                             .backward = embedding_backward,
+                             .saves = {.inputs = 0b10},
                              .cost = copy_cost,
-                             .samples = [] { return std::vector<Sample>{sample({5, 3}, {7}, 0), sample({7, 4}, {2, 3}, 0), sample({5, 3}, {}, 0), sample({5, 3}, {0}, 0), sample({1, 2}, {3}, 0)}; }};
-extern const OpDef index_select{.name = "index_select", .infer = infer_index_select, .layout = index_select_rule, .key_bytes = kKey,
+                             .samples = [] {
+                               return std::vector<Sample>{sample({5, 3}, {7}, 0), sample({7, 4}, {2, 3}, 0),
+                                                          sample({5, 3}, {}, 0), sample({5, 3}, {0}, 0),
+                                                          sample({1, 2}, {3}, 0)};
+                             }};
+extern const OpDef index_select{.name = "index_select",
+                                .infer = infer_index_select,
+                                .layout = index_select_rule,
+                                .key_bytes = kKey,
                                 .localize = locate,
                                 .kernel = {.cpu = index_select_kernel},
-                                .backward = index_select_backward, .saves = {.inputs = 0b10},
+                                .backward = index_select_backward,
+                                .saves = {.inputs = 0b10},
                                 .cost = copy_cost,
-                                .samples = [] { return std::vector<Sample>{sample({5, 7}, {3}, 0), sample({5, 7}, {9}, 1), sample({2, 3, 4}, {2}, 1), sample({5, 7}, {0}, 1)}; }};
-extern const OpDef gather{.name = "gather", .infer = infer_gather, .layout = gather_rule, .key_bytes = kKey,
+                                .samples = [] {
+                                  return std::vector<Sample>{sample({5, 7}, {3}, 0), sample({5, 7}, {9}, 1),
+                                                             sample({2, 3, 4}, {2}, 1), sample({5, 7}, {0}, 1)};
+                                }};
+extern const OpDef gather{.name = "gather",
+                          .infer = infer_gather,
+                          .layout = gather_rule,
+                          .key_bytes = kKey,
                           .localize = locate,
                           .kernel = {.cpu = gather_kernel},
-                          .backward = gather_backward, .saves = {.inputs = 0b10},
+                          .backward = gather_backward,
+                          .saves = {.inputs = 0b10},
                           .cost = copy_cost,
-                          .samples = [] { return std::vector<Sample>{sample({5, 7}, {5, 2}, 1), sample({5, 7}, {3, 7}, 0), sample({5, 7}, {3, 4}, 0), sample({2, 3, 4}, {2, 5, 4}, 1), sample({5, 7}, {5, 0}, 1)}; }};
+                          .samples = [] {
+                            return std::vector<Sample>{sample({5, 7}, {5, 2}, 1), sample({5, 7}, {3, 7}, 0),
+                                                       sample({5, 7}, {3, 4}, 0), sample({2, 3, 4}, {2, 5, 4}, 1),
+                                                       sample({5, 7}, {5, 0}, 1)};
+                          }};
 
 }  // namespace ops
 

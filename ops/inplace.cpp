@@ -11,10 +11,14 @@ namespace {
 
 void require_writable(const char* op, const Tensor& x) {
   if (x.requires_grad() && grad_enabled())
-    throw GradError(op_message(op, describe(x.type()) + " requires grad and cannot be written in place while the tape records; use NoGrad or the out-of-place op"));
+    throw GradError(op_message(
+        op,
+        describe(x.type()) +
+            " requires grad and cannot be written in place while the tape records; use NoGrad or the out-of-place op"));
   if (x.impl()->storage->redistributed())
-    throw LayoutError(op_message(op, describe(x.type()) + " is the result of a redistribution: a write would not reach the tensor it came from; "
-                                     "write to that tensor, or to a clone"));
+    throw LayoutError(op_message(
+        op, describe(x.type()) + " is the result of a redistribution: a write would not reach the tensor it came from; "
+                                 "write to that tensor, or to a clone"));
 }
 
 // A value that is not zero cannot be put into a partial tensor on every rank: the first holds it.
@@ -31,7 +35,8 @@ Tensor source_block(const char* op, const Tensor& x, const Tensor& source) {
   if (!(x.shape() == source.shape()))
     throw ShapeError(op_message(op, describe(x.type()) + " and " + describe(source.type()) + " have different shapes"));
   if (x.is_distributed() != source.is_distributed())
-    throw LayoutError(op_message(op, "mixes " + describe(x.type()) + " and " + describe(source.type()) + "; use replicate(x, mesh) on the plain one"));
+    throw LayoutError(op_message(op, "mixes " + describe(x.type()) + " and " + describe(source.type()) +
+                                         "; use replicate(x, mesh) on the plain one"));
   if (!x.is_distributed()) return source.detach();
   return dist::redistribute_data(source.detach(), x.impl()->layout, op).local();
 }

@@ -27,7 +27,8 @@ void infer_cat(const InferCall& call, std::span<OutputType> out) {
       fits = a == b;
     }
     if (!fits)
-      throw ShapeError(op_message("cat", describe(call.in[0]->type()) + " and " + describe(call.in[i]->type()) + " differ in other dims than dim " + std::to_string(dim)));
+      throw ShapeError(op_message("cat", describe(call.in[0]->type()) + " and " + describe(call.in[i]->type()) +
+                                             " differ in other dims than dim " + std::to_string(dim)));
   }
 }
 
@@ -119,21 +120,32 @@ void pad_backward(const BackwardCall& c, std::span<Tensor> out) {
 
 std::vector<Sample> pad_samples() {
   std::vector<Sample> out;
-  for (const auto& [shape, a] : {std::pair<Shape, PadAttributes>{{5, 7}, {0, 1, 2, 0.0}}, {{5, 7}, {1, 0, 3, 1.5}}, {{2, 3, 4}, {1, 2, 0, 0.0}}, {{0, 3}, {0, 1, 1, 2.0}}})
+  for (const auto& [shape, a] : {std::pair<Shape, PadAttributes>{{5, 7}, {0, 1, 2, 0.0}},
+                                 {{5, 7}, {1, 0, 3, 1.5}},
+                                 {{2, 3, 4}, {1, 2, 0, 0.0}},
+                                 {{0, 3}, {0, 1, 1, 2.0}}})
     out.push_back({.inputs = {{shape}}, .attributes = sample_attributes(a), .integers = a.value == 0});
   return out;
 }
 
 }  // namespace
 
-extern const OpDef cat{.name = "cat", .infer = infer_cat, .layout = cat_rule, .key_bytes = sizeof(CatAttributes),
+extern const OpDef cat{.name = "cat",
+                       .infer = infer_cat,
+                       .layout = cat_rule,
+                       .key_bytes = sizeof(CatAttributes),
                        .kernel = {.cpu = cat_kernel},
                        .backward = cat_backward,
-                       .cost = pointwise_op::cost, .samples = cat_samples};
-extern const OpDef pad{.name = "pad", .infer = infer_pad, .layout = pad_rule, .key_bytes = sizeof(PadAttributes),
+                       .cost = pointwise_op::cost,
+                       .samples = cat_samples};
+extern const OpDef pad{.name = "pad",
+                       .infer = infer_pad,
+                       .layout = pad_rule,
+                       .key_bytes = sizeof(PadAttributes),
                        .kernel = {.cpu = pad_kernel},
                        .backward = pad_backward,
-                       .cost = pointwise_op::cost, .samples = pad_samples};
+                       .cost = pointwise_op::cost,
+                       .samples = pad_samples};
 
 }  // namespace ops
 
@@ -152,7 +164,8 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
   std::vector<Tensor> rows;
   for (const Tensor& t : tensors) {
     if (!(t.shape() == tensors[0].shape()))
-      throw ShapeError(op_message("stack", describe(tensors[0].type()) + " and " + describe(t.type()) + " have different shapes"));
+      throw ShapeError(
+          op_message("stack", describe(tensors[0].type()) + " and " + describe(t.type()) + " have different shapes"));
     rows.push_back(unsqueeze(t, dim));
   }
   return cat(rows, dim < 0 ? dim + tensors[0].dim() + 1 : dim);
@@ -161,7 +174,8 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
 Tensor pad(const Tensor& x, int64_t dim, int64_t before, int64_t after, double value) {
   int64_t d = wrap_dim("pad", dim, x.type());
   if (before < 0 || after < 0)
-    throw ValueError(op_message("pad", "a width is negative: " + std::to_string(before) + ", " + std::to_string(after) + "; use slice to cut"));
+    throw ValueError(op_message(
+        "pad", "a width is negative: " + std::to_string(before) + ", " + std::to_string(after) + "; use slice to cut"));
   return apply(ops::pad, ops::PadAttributes{d, before, after, value}, x);
 }
 

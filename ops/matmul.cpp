@@ -11,7 +11,8 @@ namespace {
 
 void require_matching_dtypes(const char* op, const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype())
-    throw DTypeError(op_message(op, describe(a.type()) + " and " + describe(b.type()) + " have different dtypes; cast one of them"));
+    throw DTypeError(
+        op_message(op, describe(a.type()) + " and " + describe(b.type()) + " have different dtypes; cast one of them"));
 }
 
 void infer_matmul(const InferCall& call, std::span<OutputType> out) {
@@ -20,15 +21,17 @@ void infer_matmul(const InferCall& call, std::span<OutputType> out) {
   require_matching_dtypes("matmul", x, y);
   int64_t k = a[a.rank() - 1], inner = b[b.rank() - 2];
   if (k != inner)
-    throw ShapeError(op_message("matmul", describe(x.type()) + " and " + describe(y.type()) + " do not fit: the inner sizes are " +
-                                              std::to_string(k) + " and " + std::to_string(inner)));
+    throw ShapeError(op_message("matmul", describe(x.type()) + " and " + describe(y.type()) +
+                                              " do not fit: the inner sizes are " + std::to_string(k) + " and " +
+                                              std::to_string(inner)));
   Shape lead;
   int rank = std::max(a.rank(), b.rank()) - 2;
   lead.resize(rank);
   for (int i = 1; i <= rank; ++i) {
     int64_t m = i + 2 <= a.rank() ? a[a.rank() - 2 - i] : 1, n = i + 2 <= b.rank() ? b[b.rank() - 2 - i] : 1;
     if (m != n && m != 1 && n != 1)
-      throw ShapeError(op_message("matmul", "the leading dims of " + describe(x.type()) + " and " + describe(y.type()) + " do not broadcast"));
+      throw ShapeError(op_message(
+          "matmul", "the leading dims of " + describe(x.type()) + " and " + describe(y.type()) + " do not broadcast"));
     lead[rank - i] = m == 1 ? n : m;
   }
   lead.push_back(a[a.rank() - 2]);
@@ -65,7 +68,8 @@ Tensor product(const Tensor& a, const Tensor& b, const Shape& shape) {
   int rank = std::max(a.dim(), b.dim());
   full.resize(rank);
   for (int i = 1; i <= rank - 2; ++i) {
-    int64_t m = i + 2 <= a.dim() ? a.shape()[a.dim() - 2 - i] : 1, n = i + 2 <= b.dim() ? b.shape()[b.dim() - 2 - i] : 1;
+    int64_t m = i + 2 <= a.dim() ? a.shape()[a.dim() - 2 - i] : 1,
+            n = i + 2 <= b.dim() ? b.shape()[b.dim() - 2 - i] : 1;
     full[rank - 2 - i] = m == 1 ? n : m;
   }
   full[rank - 2] = a.shape()[a.dim() - 2];
@@ -101,8 +105,10 @@ void matmul_backward(const BackwardCall& c, std::span<Tensor> out) {
   const Tensor &a = c.inputs[0], &b = c.inputs[1], &g = c.grads[0];
   if (c.needs[0]) out[0] = product(g, transposed(b), c.input_shape(0));
   if (!c.needs[1]) return;
-  if (is_flat(g, c.input_shape(1))) out[1] = product(transposed(flat_rows(a)), flat_rows(g), c.input_shape(1));
-  else out[1] = product(transposed(a), g, c.input_shape(1));
+  if (is_flat(g, c.input_shape(1)))
+    out[1] = product(transposed(flat_rows(a)), flat_rows(g), c.input_shape(1));
+  else
+    out[1] = product(transposed(a), g, c.input_shape(1));
 }
 
 Cost matmul_cost(std::span<const View* const> in, std::span<const View* const> out, const Attributes&) {
@@ -113,8 +119,9 @@ Cost matmul_cost(std::span<const View* const> in, std::span<const View* const> o
 
 std::vector<Sample> matmul_samples() {
   std::vector<Sample> out;
-  const std::pair<Shape, Shape> shapes[] = {{{5, 7}, {7, 3}}, {{2, 5, 4}, {4, 3}}, {{2, 3, 4}, {2, 4, 5}}, {{3, 1, 2, 4}, {2, 4, 3}},
-                                            {{5, 0}, {0, 3}}, {{1, 4}, {4, 1}},    {{0, 4}, {4, 3}}};
+  const std::pair<Shape, Shape> shapes[] = {{{5, 7}, {7, 3}},          {{2, 5, 4}, {4, 3}}, {{2, 3, 4}, {2, 4, 5}},
+                                            {{3, 1, 2, 4}, {2, 4, 3}}, {{5, 0}, {0, 3}},    {{1, 4}, {4, 1}},
+                                            {{0, 4}, {4, 3}}};
   for (const auto& [a, b] : shapes) out.push_back({.inputs = {{a}, {b}}, .attributes = {}, .integers = true});
   return out;
 }
@@ -130,8 +137,8 @@ void infer_linear(const InferCall& call, std::span<OutputType> out) {
   bool fits = n >= 1 && n <= x.dim() && n <= w.dim();
   for (int64_t i = 1; fits && i <= n; ++i) fits = x.shape()[x.dim() - i] == w.shape()[w.dim() - i];
   if (!fits)
-    throw ShapeError(op_message("linear", describe(x.type()) + " and the weight " + describe(w.type()) + " do not agree on their last " +
-                                              std::to_string(n) + " dims"));
+    throw ShapeError(op_message("linear", describe(x.type()) + " and the weight " + describe(w.type()) +
+                                              " do not agree on their last " + std::to_string(n) + " dims"));
   Shape shape;
   for (int64_t d = 0; d < x.dim() - n; ++d) shape.push_back(x.shape()[d]);
   Shape features;
@@ -142,7 +149,8 @@ void infer_linear(const InferCall& call, std::span<OutputType> out) {
   if (call.has(2)) {
     require_matching_dtypes("linear", x, *call.in[2]);
     if (!(call.shape(2) == features))
-      throw ShapeError(op_message("linear", "the bias is " + describe(call.in[2]->type()) + " and must have shape " + to_string(features)));
+      throw ShapeError(op_message(
+          "linear", "the bias is " + describe(call.in[2]->type()) + " and must have shape " + to_string(features)));
   }
   out[0] = {x.dtype(), shape};
 }
@@ -150,7 +158,8 @@ void infer_linear(const InferCall& call, std::span<OutputType> out) {
 Rule linear_rule(const RuleCall& call) {
   int64_t n = call.attributes.as<LinearAttributes>().in_dims;
   int lead = static_cast<int>(call.in[0].shape.rank() - n), features = static_cast<int>(call.in[1].shape.rank() - n);
-  OperandLetters rows = plain_letters(lead), outs = plain_letters(features, lead), inner = plain_letters(static_cast<int>(n), lead + features);
+  OperandLetters rows = plain_letters(lead), outs = plain_letters(features, lead),
+                 inner = plain_letters(static_cast<int>(n), lead + features);
   auto join = [](OperandLetters a, const OperandLetters& b) {
     a.insert(a.end(), b.begin(), b.end());
     return a;
@@ -239,7 +248,8 @@ Cost linear_cost(std::span<const View* const> in, std::span<const View* const> o
 std::vector<Sample> linear_samples() {
   std::vector<Sample> out;
   auto add = [&](const Shape& x, const Shape& w, const Shape& b, bool bias, int64_t n) {
-    out.push_back({.inputs = {{x}, {w}, {b, Fill::normal, 0, true, !bias}}, .attributes = sample_attributes(LinearAttributes{n})});
+    out.push_back({.inputs = {{x}, {w}, {b, Fill::normal, 0, true, !bias}},
+                   .attributes = sample_attributes(LinearAttributes{n})});
   };
   add({5, 7}, {3, 7}, {3}, true, 1);
   add({5, 7}, {3, 7}, {3}, false, 1);
@@ -252,20 +262,30 @@ std::vector<Sample> linear_samples() {
 
 }  // namespace
 
-extern const OpDef matmul{.name = "matmul", .infer = infer_matmul, .layout = matmul_rule,
+extern const OpDef matmul{.name = "matmul",
+                          .infer = infer_matmul,
+                          .layout = matmul_rule,
                           .kernel = kMatmul,
-                          .backward = matmul_backward, .saves = {.inputs = 0b11},
-                          .cost = matmul_cost, .samples = matmul_samples};
-extern const OpDef linear{.name = "linear", .infer = infer_linear, .layout = linear_rule, .key_bytes = sizeof(LinearAttributes),
+                          .backward = matmul_backward,
+                          .saves = {.inputs = 0b11},
+                          .cost = matmul_cost,
+                          .samples = matmul_samples};
+extern const OpDef linear{.name = "linear",
+                          .infer = infer_linear,
+                          .layout = linear_rule,
+                          .key_bytes = sizeof(LinearAttributes),
                           .kernel = {.cpu = linear_kernel},
-                          .backward = linear_backward, .saves = {.inputs = 0b011},
-                          .cost = linear_cost, .samples = linear_samples};
+                          .backward = linear_backward,
+                          .saves = {.inputs = 0b011},
+                          .cost = linear_cost,
+                          .samples = linear_samples};
 
 }  // namespace ops
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   if (a.dim() == 0 || b.dim() == 0)
-    throw ShapeError(op_message("matmul", describe(a.type()) + " and " + describe(b.type()) + ": a scalar is no matrix; use a * b"));
+    throw ShapeError(
+        op_message("matmul", describe(a.type()) + " and " + describe(b.type()) + ": a scalar is no matrix; use a * b"));
   bool row = a.dim() == 1, column = b.dim() == 1;
   Tensor y = apply(ops::matmul, {}, row ? unsqueeze(a, 0) : a, column ? unsqueeze(b, 1) : b);
   if (column) y = squeeze(y, -1);

@@ -70,13 +70,16 @@ void norm_backward(const BackwardCall& c, std::span<Tensor> out, bool layer) {
   for (size_t i = 0; i < out.size(); ++i)
     if (c.needs[i]) out[i] = detail::make_tensor(c.input_shape(i), c.input_dtype(i), g.device());
   static constexpr Kernel layer_kernel{.cpu = [](const KernelCall& k) {
-    cpu::layer_norm_backward(*k.in[0], k.in[1], *k.in[2], *k.in[3], *k.in[4], static_cast<int>(k.attributes.as<NormAttributes>().dims), k.out[0], k.out[1], k.out[2]);
+    cpu::layer_norm_backward(*k.in[0], k.in[1], *k.in[2], *k.in[3], *k.in[4],
+                             static_cast<int>(k.attributes.as<NormAttributes>().dims), k.out[0], k.out[1], k.out[2]);
   }};
   static constexpr Kernel rms_kernel{.cpu = [](const KernelCall& k) {
-    cpu::rms_norm_backward(*k.in[0], k.in[1], *k.in[2], *k.in[3], static_cast<int>(k.attributes.as<NormAttributes>().dims), k.out[0], k.out[1]);
+    cpu::rms_norm_backward(*k.in[0], k.in[1], *k.in[2], *k.in[3],
+                           static_cast<int>(k.attributes.as<NormAttributes>().dims), k.out[0], k.out[1]);
   }};
   if (layer) {
-    const View* in[] = {view_of(c.inputs[0]), view_of(c.inputs[1]), view_of(c.outputs[1]), view_of(c.outputs[2]), view_of(g)};
+    const View* in[] = {view_of(c.inputs[0]), view_of(c.inputs[1]), view_of(c.outputs[1]), view_of(c.outputs[2]),
+                        view_of(g)};
     const View* results[] = {view_of(out[0]), view_of(out[1]), view_of(out[2])};
     launch(layer_kernel, g.device(), c.op.name, {in, results, c.attributes});
   } else {
@@ -126,7 +129,8 @@ std::vector<Sample> norm_samples(bool bias) {
   auto add = [&](const Shape& x, int64_t dims, bool affine) {
     Shape tail;
     for (int64_t d = x.rank() - dims; d < x.rank(); ++d) tail.push_back(x[d]);
-    Sample s{.inputs = {{x}, {tail, Fill::positive, 0, true, !affine}}, .attributes = sample_attributes(NormAttributes{dims, 1e-5})};
+    Sample s{.inputs = {{x}, {tail, Fill::positive, 0, true, !affine}},
+             .attributes = sample_attributes(NormAttributes{dims, 1e-5})};
     if (bias) s.inputs.push_back({tail, Fill::normal, 0, true, !affine});
     out.push_back(s);
   };
@@ -140,18 +144,30 @@ std::vector<Sample> norm_samples(bool bias) {
 
 }  // namespace
 
-extern const OpDef layer_norm{.name = "layer_norm", .infer = infer_norm, .layout = norm_rule, .key_bytes = kKey,
+extern const OpDef layer_norm{.name = "layer_norm",
+                              .infer = infer_norm,
+                              .layout = norm_rule,
+                              .key_bytes = kKey,
                               .kernel = {.cpu = layer_norm_kernel},
-                              .backward = layer_norm_backward, .saves = {.inputs = 0b011, .outputs = 0b110},
+                              .backward = layer_norm_backward,
+                              .saves = {.inputs = 0b011, .outputs = 0b110},
                               .decompose = layer_norm_decompose,
-                              .cost = norm_cost, .samples = [] { return norm_samples(true); },
-                              .outputs = 3, .differentiable_outputs = 0b001};
-extern const OpDef rms_norm{.name = "rms_norm", .infer = infer_norm, .layout = norm_rule, .key_bytes = kKey,
+                              .cost = norm_cost,
+                              .samples = [] { return norm_samples(true); },
+                              .outputs = 3,
+                              .differentiable_outputs = 0b001};
+extern const OpDef rms_norm{.name = "rms_norm",
+                            .infer = infer_norm,
+                            .layout = norm_rule,
+                            .key_bytes = kKey,
                             .kernel = {.cpu = rms_norm_kernel},
-                            .backward = rms_norm_backward, .saves = {.inputs = 0b011, .outputs = 0b010},
+                            .backward = rms_norm_backward,
+                            .saves = {.inputs = 0b011, .outputs = 0b010},
                             .decompose = rms_norm_decompose,
-                            .cost = norm_cost, .samples = [] { return norm_samples(false); },
-                            .outputs = 2, .differentiable_outputs = 0b001};
+                            .cost = norm_cost,
+                            .samples = [] { return norm_samples(false); },
+                            .outputs = 2,
+                            .differentiable_outputs = 0b001};
 
 }  // namespace ops
 
@@ -159,7 +175,8 @@ namespace {
 void require_tail(const char* op, const Tensor& x, const Shape& shape) {
   bool fits = shape.rank() >= 1 && shape.rank() <= x.dim();
   for (int d = 1; fits && d <= shape.rank(); ++d) fits = x.shape()[x.dim() - d] == shape[shape.rank() - d];
-  if (!fits) throw ShapeError(op_message(op, describe(x.type()) + " does not end in the normalised shape " + to_string(shape)));
+  if (!fits)
+    throw ShapeError(op_message(op, describe(x.type()) + " does not end in the normalised shape " + to_string(shape)));
 }
 }  // namespace
 

@@ -11,8 +11,7 @@ struct Number {
   double value = 0;
   bool integral = false;
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Number(T v) : value(static_cast<double>(v)), integral(std::integral<T>) {}
+  requires std::is_arithmetic_v<T> Number(T v) : value(static_cast<double>(v)), integral(std::integral<T>) {}
 };
 
 }  // namespace cleave

@@ -33,7 +33,8 @@ Dims wrap_dims(const char* op, const Dims& dims, const TensorType& type) {
 
 void require_floating(const char* op, const Tensor& x, const char* what) {
   if (!is_floating(x.dtype()))
-    throw DTypeError(op_message(op, std::string(what) + " is " + describe(x.type()) + " and must be floating; cast it first"));
+    throw DTypeError(
+        op_message(op, std::string(what) + " is " + describe(x.type()) + " and must be floating; cast it first"));
 }
 
 Shape broadcast_shapes(const char* op, const Tensor& a, const Tensor& b) {

@@ -39,7 +39,7 @@ struct InferCall {
 struct LocalizeCall {
   Inputs in;
   std::span<const OutputType> out;
-  std::span<const dist::LayoutData* const> in_layouts, out_layouts;
+  std::span<const dist::LayoutData*const> in_layouts, out_layouts;
   /// The box of input `i` (output `i`) that this rank holds.
   Shape in_offset(size_t i) const;
   Shape out_offset(size_t i) const;
@@ -48,13 +48,13 @@ struct LocalizeCall {
 /// The local computation's gradient. All tensors are this rank's blocks, plain and off the tape.
 struct BackwardCall {
   const OpDef& op;
-  Attributes attributes;                   ///< as localized
-  std::span<const Tensor> inputs;          ///< undefined unless saved
-  std::span<const Tensor> outputs;         ///< undefined unless saved
-  std::span<const Tensor> grads;           ///< by output; undefined: zero
-  std::span<const View> input_views;       ///< shapes and dtypes of the inputs' blocks (strides and data mean nothing)
-  std::span<const Shape> input_globals;    ///< their global shapes
-  std::span<const bool> needs;             ///< by input
+  Attributes attributes;                 ///< as localized
+  std::span<const Tensor> inputs;        ///< undefined unless saved
+  std::span<const Tensor> outputs;       ///< undefined unless saved
+  std::span<const Tensor> grads;         ///< by output; undefined: zero
+  std::span<const View> input_views;     ///< shapes and dtypes of the inputs' blocks (strides and data mean nothing)
+  std::span<const Shape> input_globals;  ///< their global shapes
+  std::span<const bool> needs;           ///< by input
   const Shape& input_shape(size_t i) const { return input_views[i].shape; }
   DType input_dtype(size_t i) const { return input_views[i].dtype; }
 };
@@ -82,9 +82,9 @@ enum class Fill : uint8_t {
 struct SampleInput {
   Shape shape;
   Fill fill = Fill::normal;
-  int64_t high = 0;           ///< of Fill::index
-  bool differentiable = true; ///< floating inputs only
-  bool absent = false;        ///< an optional input left out
+  int64_t high = 0;            ///< of Fill::index
+  bool differentiable = true;  ///< floating inputs only
+  bool absent = false;         ///< an optional input left out
 };
 /// One call of an op for the generic test harness.
 struct Sample {
@@ -116,12 +116,15 @@ struct OpDef {
   /// Instead of a kernel: the block of output number `output` as a view of input 0's, given its local shape. False: not
   /// possible without a copy; then it is called again with a dense input.
   bool (*view)(const View& x, size_t output, const Shape& out, const Attributes& attributes, View& result) = nullptr;
+  /// Optional: the memory order of an output's block, dims from major to minor; dense row-major otherwise.
+  Dims (*memory_order)(size_t output) = nullptr;
   /// Gradients by input, left undefined where not needed. Null: not differentiable.
   void (*backward)(const BackwardCall& call, std::span<Tensor> gradients) = nullptr;
   Saves saves = {};
   /// How to compute it when a whole letter stays split: other ops on the distributed inputs, taped as such.
   void (*decompose)(Inputs in, const Attributes& attributes, std::span<Tensor> out) = nullptr;
-  Cost (*cost)(std::span<const View* const> in, std::span<const View* const> out, const Attributes& attributes) = nullptr;
+  Cost (*cost)(std::span<const View* const> in, std::span<const View* const> out,
+               const Attributes& attributes) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;
   int outputs = 1;
   /// Outputs that carry gradients (bit mask).

@@ -15,8 +15,10 @@ namespace reduce_op {
 Shape reduced_shape(const Shape& x, const ReduceAttributes& a) {
   Shape out;
   for (int d = 0; d < x.rank(); ++d) {
-    if (!a.has(d)) out.push_back(x[d]);
-    else if (a.keepdim) out.push_back(1);
+    if (!a.has(d))
+      out.push_back(x[d]);
+    else if (a.keepdim)
+      out.push_back(1);
   }
   return out;
 }
@@ -51,8 +53,10 @@ Rule reduced_rule(const RuleCall& call, bool whole) {
   rule.in = {plain_letters(rank)};
   rule.out.emplace_back();
   for (int d = 0; d < rank; ++d) {
-    if (!a.has(d)) rule.out[0].push_back({dim_letter(d)});
-    else if (a.keepdim) rule.out[0].push_back({});
+    if (!a.has(d))
+      rule.out[0].push_back({dim_letter(d)});
+    else if (a.keepdim)
+      rule.out[0].push_back({});
     if (a.has(d)) (whole ? rule.whole : rule.reduced).push_back(dim_letter(d));
   }
   if (!whole) rule.linear = {1};
@@ -73,7 +77,10 @@ std::vector<Sample> samples(Fill fill, bool gradient, bool integers, bool empty)
     ReduceAttributes a;
     for (int d : dims) a.mask |= static_cast<uint8_t>(1u << d);
     a.keepdim = keepdim;
-    out.push_back({.inputs = {{shape, fill}}, .attributes = sample_attributes(a), .has_gradient = gradient, .integers = integers});
+    out.push_back({.inputs = {{shape, fill}},
+                   .attributes = sample_attributes(a),
+                   .has_gradient = gradient,
+                   .integers = integers});
   };
   add({5, 7}, {0}, false);
   add({5, 7}, {1}, true);
@@ -146,7 +153,8 @@ std::vector<Sample> mean_samples() {
     ReduceAttributes a;
     std::memcpy(&a, s.attributes.data(), sizeof a);
     const Shape& x = s.inputs[0].shape;
-    a.scale = 1.0 / static_cast<double>(std::max<int64_t>(1, numel(x) / std::max<int64_t>(1, numel(reduced_shape(x, a)))));
+    a.scale =
+        1.0 / static_cast<double>(std::max<int64_t>(1, numel(x) / std::max<int64_t>(1, numel(reduced_shape(x, a)))));
     s.attributes = sample_attributes(a);
   }
   return out;
@@ -161,25 +169,45 @@ void logical_decompose(Inputs in, const Attributes& attributes, std::span<Tensor
 
 }  // namespace
 
-extern const OpDef sum{.name = "sum", .infer = infer_sum, .layout = sum_rule, .key_bytes = ReduceAttributes::kKey,
+extern const OpDef sum{.name = "sum",
+                       .infer = infer_sum,
+                       .layout = sum_rule,
+                       .key_bytes = ReduceAttributes::kKey,
                        .kernel = {.cpu = reduce_kernel<cpu::Reduce::sum>},
                        .backward = sum_backward,
-                       .cost = reduce_cost, .samples = [] { return samples(Fill::normal, true, true, true); }};
-extern const OpDef mean{.name = "mean", .infer = infer_mean, .layout = sum_rule, .key_bytes = ReduceAttributes::kKey,
+                       .cost = reduce_cost,
+                       .samples = [] { return samples(Fill::normal, true, true, true); }};
+extern const OpDef mean{.name = "mean",
+                        .infer = infer_mean,
+                        .layout = sum_rule,
+                        .key_bytes = ReduceAttributes::kKey,
                         .kernel = {.cpu = mean_kernel},
                         .backward = mean_backward,
-                        .cost = reduce_cost, .samples = mean_samples};
-extern const OpDef prod{.name = "prod", .infer = infer_prod, .layout = whole_rule, .key_bytes = ReduceAttributes::kKey,
+                        .cost = reduce_cost,
+                        .samples = mean_samples};
+extern const OpDef prod{.name = "prod",
+                        .infer = infer_prod,
+                        .layout = whole_rule,
+                        .key_bytes = ReduceAttributes::kKey,
                         .kernel = {.cpu = reduce_kernel<cpu::Reduce::prod>},
-                        .cost = reduce_cost, .samples = [] { return samples(Fill::positive, false, true, true); }};
-extern const OpDef any{.name = "any", .infer = infer_logical, .layout = whole_rule, .key_bytes = ReduceAttributes::kKey,
+                        .cost = reduce_cost,
+                        .samples = [] { return samples(Fill::positive, false, true, true); }};
+extern const OpDef any{.name = "any",
+                       .infer = infer_logical,
+                       .layout = whole_rule,
+                       .key_bytes = ReduceAttributes::kKey,
                        .kernel = {.cpu = reduce_kernel<cpu::Reduce::any>},
                        .decompose = logical_decompose<cpu::Reduce::any, dist::ReduceOp::max>,
-                       .cost = reduce_cost, .samples = [] { return samples(Fill::normal, false, true, true); }};
-extern const OpDef all{.name = "all", .infer = infer_logical, .layout = whole_rule, .key_bytes = ReduceAttributes::kKey,
+                       .cost = reduce_cost,
+                       .samples = [] { return samples(Fill::normal, false, true, true); }};
+extern const OpDef all{.name = "all",
+                       .infer = infer_logical,
+                       .layout = whole_rule,
+                       .key_bytes = ReduceAttributes::kKey,
                        .kernel = {.cpu = reduce_kernel<cpu::Reduce::all>},
                        .decompose = logical_decompose<cpu::Reduce::all, dist::ReduceOp::min>,
-                       .cost = reduce_cost, .samples = [] { return samples(Fill::normal, false, true, true); }};
+                       .cost = reduce_cost,
+                       .samples = [] { return samples(Fill::normal, false, true, true); }};
 
 }  // namespace ops
 
@@ -194,10 +222,18 @@ double reduced_count(const Tensor& x, const ReduceAttributes& a) {
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) { return apply(ops::sum, attributes_of("sum", x, dims, keepdim), x); }
-Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) { return apply(ops::prod, attributes_of("prod", x, dims, keepdim), x); }
-Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return apply(ops::any, attributes_of("any", x, dims, keepdim), x); }
-Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return apply(ops::all, attributes_of("all", x, dims, keepdim), x); }
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
+  return apply(ops::sum, attributes_of("sum", x, dims, keepdim), x);
+}
+Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
+  return apply(ops::prod, attributes_of("prod", x, dims, keepdim), x);
+}
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
+  return apply(ops::any, attributes_of("any", x, dims, keepdim), x);
+}
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
+  return apply(ops::all, attributes_of("all", x, dims, keepdim), x);
+}
 
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
   ReduceAttributes a = attributes_of("mean", x, dims, keepdim);

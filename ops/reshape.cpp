@@ -46,8 +46,10 @@ Runs runs_of(const Shape& global, const dist::Box& box) {
     if (n == 0) r.empty = true;
     r.first += box.offset[d] * s;
     if (n <= 1) continue;
-    if (!r.levels.empty() && r.levels.back().second == n * s) r.levels.back() = {r.levels.back().first * n, s};
-    else r.levels.emplace_back(n, s);
+    if (!r.levels.empty() && r.levels.back().second == n * s)
+      r.levels.back() = {r.levels.back().first * n, s};
+    else
+      r.levels.emplace_back(n, s);
   }
   return r;
 }
@@ -64,7 +66,8 @@ bool coincide(const Shape& a, const LayoutData& la, const Shape& b, const Layout
 
 // Deals the axes of `given`, in order, to the dims of `to` (each dim takes a run of them, dims ascending) until the
 // blocks coincide.
-bool deal(const std::vector<int>& axes, size_t next, int dim, const Shape& from, const LayoutData& lx, const Shape& to, LayoutData& ly) {
+bool deal(const std::vector<int>& axes, size_t next, int dim, const Shape& from, const LayoutData& lx, const Shape& to,
+          LayoutData& ly) {
   if (next == axes.size()) return coincide(from, lx, to, ly);
   for (int d = dim; d < to.rank(); ++d) {
     ly.dims[static_cast<size_t>(d)].push_back(axes[next]);
@@ -110,15 +113,19 @@ bool reshape_view(const View& x, size_t, const Shape& out, const Attributes&, Vi
     int i0 = i, j0 = j;
     int64_t a = i < x.rank() ? x.shape[i++] : 1, b = j < out.rank() ? out[j++] : 1;
     while (a != b) {
-      if (a < b) a *= x.shape[i++];
-      else b *= out[j++];
+      if (a < b)
+        a *= x.shape[i++];
+      else
+        b *= out[j++];
     }
     // Within a group the input must be one dense run; its innermost stride goes to the new dims.
     int64_t inner = 0, expected = -1;
     for (int d = i - 1; d >= i0; --d) {
       if (x.shape[d] == 1) continue;
-      if (expected < 0) inner = x.strides[d];
-      else if (x.strides[d] != expected) return false;
+      if (expected < 0)
+        inner = x.strides[d];
+      else if (x.strides[d] != expected)
+        return false;
       expected = x.strides[d] * x.shape[d];
     }
     int64_t step = inner;
@@ -144,8 +151,10 @@ void reshape_backward(const BackwardCall& c, std::span<Tensor> out) {
 
 std::vector<Sample> reshape_samples() {
   std::vector<Sample> out;
-  const std::pair<Shape, Shape> cases[] = {{{6, 5}, {30}},      {{6, 4}, {8, 3}},      {{2, 3, 4}, {2, 12}}, {{2, 8, 4}, {16, 4}}, {{12}, {3, 4}},
-                                           {{4, 6}, {2, 2, 6}}, {{2, 3, 4}, {2, 3, 4}}, {{1, 6}, {6}},        {{}, {1, 1}},         {{0, 3}, {3, 0}}, {{5, 1, 2}, {5, 2}}};
+  const std::pair<Shape, Shape> cases[] = {{{6, 5}, {30}},         {{6, 4}, {8, 3}},   {{2, 3, 4}, {2, 12}},
+                                           {{2, 8, 4}, {16, 4}},   {{12}, {3, 4}},     {{4, 6}, {2, 2, 6}},
+                                           {{2, 3, 4}, {2, 3, 4}}, {{1, 6}, {6}},      {{}, {1, 1}},
+                                           {{0, 3}, {3, 0}},       {{5, 1, 2}, {5, 2}}};
   for (const auto& [from, to] : cases) {
     ReshapeAttributes a;
     a.n = to.rank();
@@ -157,11 +166,15 @@ std::vector<Sample> reshape_samples() {
 
 }  // namespace
 
-extern const OpDef reshape{.name = "reshape", .infer = infer_reshape, .layout = reshape_row, .key_bytes = sizeof(ReshapeAttributes),
-                           .view = reshape_view,
-                           .backward = reshape_backward,
-                           .cost = [](std::span<const View* const>, std::span<const View* const>, const Attributes&) { return Cost{}; },
-                           .samples = reshape_samples};
+extern const OpDef reshape{
+    .name = "reshape",
+    .infer = infer_reshape,
+    .layout = reshape_row,
+    .key_bytes = sizeof(ReshapeAttributes),
+    .view = reshape_view,
+    .backward = reshape_backward,
+    .cost = [](std::span<const View* const>, std::span<const View* const>, const Attributes&) { return Cost{}; },
+    .samples = reshape_samples};
 
 }  // namespace ops
 
@@ -178,31 +191,39 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   Shape wanted = shape;
   int64_t known = 1, open = -1;
   for (int d = 0; d < shape.rank(); ++d) {
-    if (shape[d] == -1 && open < 0) open = d;
-    else known *= shape[d];
+    if (shape[d] == -1 && open < 0)
+      open = d;
+    else
+      known *= shape[d];
   }
   if (open >= 0 && known > 0 && numel(x) % known == 0) wanted[open] = numel(x) / known;
   bool negative = std::any_of(wanted.begin(), wanted.end(), [](int64_t n) { return n < 0; });
   if (negative || numel(wanted) != numel(x))
-    throw ShapeError(op_message("reshape", describe(x.type()) + " with " + std::to_string(numel(x)) + " elements does not reshape to " + to_string(shape)));
+    throw ShapeError(op_message("reshape", describe(x.type()) + " with " + std::to_string(numel(x)) +
+                                               " elements does not reshape to " + to_string(shape)));
   return reshaped(x, wanted);
 }
 
 Tensor flatten(const Tensor& x, int64_t start, int64_t end) {
   if (x.dim() == 0) return reshaped(x, {1});
   int64_t a = wrap_dim("flatten", start, x.type()), b = wrap_dim("flatten", end, x.type());
-  if (a > b) throw ShapeError(op_message("flatten", "dim " + std::to_string(start) + " comes after dim " + std::to_string(end)));
+  if (a > b)
+    throw ShapeError(op_message("flatten", "dim " + std::to_string(start) + " comes after dim " + std::to_string(end)));
   Shape shape;
   for (int64_t d = 0; d < x.dim(); ++d) {
-    if (d > a && d <= b) shape[a] *= x.shape()[d];
-    else shape.push_back(x.shape()[d]);
+    if (d > a && d <= b)
+      shape[a] *= x.shape()[d];
+    else
+      shape.push_back(x.shape()[d]);
   }
   return reshaped(x, shape);
 }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
   int64_t d = dim < 0 ? dim + x.dim() + 1 : dim;
-  if (d < 0 || d > x.dim()) throw ShapeError(op_message("unsqueeze", "dim " + std::to_string(dim) + " is out of range for " + describe(x.type())));
+  if (d < 0 || d > x.dim())
+    throw ShapeError(
+        op_message("unsqueeze", "dim " + std::to_string(dim) + " is out of range for " + describe(x.type())));
   Shape shape = x.shape();
   shape.insert(d, 1);
   return reshaped(x, shape);

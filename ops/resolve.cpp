@@ -68,7 +68,8 @@ class Resolver {
       for (int a = 0; a < n; ++a) picked_.push_back(options[static_cast<size_t>(a)][pick[static_cast<size_t>(a)]]);
       with_orders(all, f);
       int a = n - 1;
-      while (a >= 0 && ++pick[static_cast<size_t>(a)] == options[static_cast<size_t>(a)].size()) pick[static_cast<size_t>(a--)] = 0;
+      while (a >= 0 && ++pick[static_cast<size_t>(a)] == options[static_cast<size_t>(a)].size())
+        pick[static_cast<size_t>(a--)] = 0;
       if (a < 0) return;
     }
   }
@@ -78,7 +79,8 @@ class Resolver {
 
   bool has_partial(uint32_t set, int axis) const {
     for (size_t i = 0; i < call_.in.size(); ++i)
-      if ((set >> i & 1) && call_.present[i] && call_.in[i].layout && (call_.in[i].layout->partial & dist::axis_bit(axis)))
+      if ((set >> i & 1) && call_.present[i] && call_.in[i].layout &&
+          (call_.in[i].layout->partial & dist::axis_bit(axis)))
         return true;
     return false;
   }
@@ -188,7 +190,7 @@ class Resolver {
   const dist::MeshState& mesh_;
   bool can_decompose_;
   std::map<Letter, int64_t> sizes_;
-  std::vector<Choice> picked_;          // by axis
+  std::vector<Choice> picked_;  // by axis
   std::map<Letter, AxisList> order_;
 };
 
@@ -245,7 +247,8 @@ ResolvedRow resolve_row(const Rule& rule, const RuleCall& call, const dist::Mesh
   return best;
 }
 
-std::vector<ResolvedRow> legal_rows(const Rule& rule, const RuleCall& call, const dist::MeshState& mesh, bool can_decompose) {
+std::vector<ResolvedRow> legal_rows(const Rule& rule, const RuleCall& call, const dist::MeshState& mesh,
+                                    bool can_decompose) {
   std::vector<ResolvedRow> out;
   Resolver(rule, call, mesh, can_decompose).enumerate(true, [&](ResolvedRow&& row) { out.push_back(std::move(row)); });
   return out;

@@ -1,6 +1,6 @@
 #include <cleave/core/cpu/index.h>
-#include <cleave/ops/internal/pointwise_op.h>
 #include <cleave/ops/internal/letters.h>
+#include <cleave/ops/internal/pointwise_op.h>
 #include <cleave/ops/rope.h>
 
 namespace cleave {
@@ -53,16 +53,20 @@ std::vector<Sample> rope_samples() {
 
 }  // namespace
 
-extern const OpDef rope{.name = "rope", .infer = infer_rope, .layout = rope_rule,
+extern const OpDef rope{.name = "rope",
+                        .infer = infer_rope,
+                        .layout = rope_rule,
                         .localize = locate,
                         .kernel = {.cpu = rope_kernel<false>},
                         .backward = rope_backward,
-                        .cost = pointwise_op::cost, .samples = rope_samples};
+                        .cost = pointwise_op::cost,
+                        .samples = rope_samples};
 
 }  // namespace ops
 
 Tensor rope(const Tensor& x, const RopeOptions& options) {
-  if (!(options.base > 0)) throw ValueError(op_message("rope", "base is " + std::to_string(options.base) + "; it must be positive"));
+  if (!(options.base > 0))
+    throw ValueError(op_message("rope", "base is " + std::to_string(options.base) + "; it must be positive"));
   return apply(ops::rope, ops::RopeAttributes{options.base, options.offset, 0, options.interleaved}, x);
 }
 

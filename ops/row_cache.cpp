@@ -86,7 +86,8 @@ CachedRow make_row(const OpDef& op, Inputs in, Attributes attributes, std::span<
     cached.row = resolve_row(op.layout.factors()(call), call, mesh, op.decompose != nullptr);
   }
   for (size_t i = 0; i < in.size(); ++i) cached.moves |= present[i] && cached.row.in[i] != in_types[i].layout;
-  for (size_t i = 0; i < out.size(); ++i) cached.local.push_back(dist::local_box(out[i].shape, *cached.row.out[i]).shape);
+  for (size_t i = 0; i < out.size(); ++i)
+    cached.local.push_back(dist::local_box(out[i].shape, *cached.row.out[i]).shape);
   return cached;
 }
 

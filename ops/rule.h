@@ -1,5 +1,5 @@
-// Layout rules: the dims of an op's inputs and outputs named by letters, once. Propagation, costs, tests and the support
-// table all follow from it.
+// Layout rules: the dims of an op's inputs and outputs named by letters, once. Propagation, costs, tests and the
+// support table all follow from it.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -48,7 +48,8 @@ struct Rule {
   std::vector<Letter> even;
   /// Sets of inputs (bit masks) in which the op is jointly linear, the others held fixed.
   std::vector<uint32_t> linear;
-  /// Inputs that are added to the result: partial wherever a reduced letter is split or a linear set with them is chosen.
+  /// Inputs that are added to the result: partial wherever a reduced letter is split or a linear set with them is
+  /// chosen.
   uint32_t addends = 0;
 };
 
@@ -71,10 +72,10 @@ class LayoutRule {
   using Factors = Rule (*)(const RuleCall&);
   using Direct = LayoutRow (*)(const RuleCall&);
   template <class F>
-    requires std::is_convertible_v<F, Factors>
+  requires std::is_convertible_v<F, Factors>
   constexpr LayoutRule(F factors) : factors_(factors) {}
   template <class F>
-    requires std::is_convertible_v<F, Direct>
+  requires std::is_convertible_v<F, Direct>
   constexpr LayoutRule(F direct) : direct_(direct) {}
   Factors factors() const { return factors_; }
   Direct direct() const { return direct_; }
@@ -86,10 +87,10 @@ class LayoutRule {
 
 /// The chosen row for one call.
 struct ResolvedRow {
-  std::vector<const dist::LayoutData*> in;   ///< null for an absent input
+  std::vector<const dist::LayoutData*> in;  ///< null for an absent input
   std::vector<const dist::LayoutData*> out;
-  bool decompose = false;                    ///< a whole letter stays split
-  int64_t bytes = 0;                         ///< moved, including the reductions that partial outputs will need
+  bool decompose = false;  ///< a whole letter stays split
+  int64_t bytes = 0;       ///< moved, including the reductions that partial outputs will need
   bool moves_parameter = false;
 };
 

@@ -42,13 +42,15 @@ void softmax_kernel(const KernelCall& c) {
 template <bool Log>
 void softmax_backward(const BackwardCall& c, std::span<Tensor> out) {
   static constexpr Kernel kernel{.cpu = [](const KernelCall& k) {
-    cpu::softmax_backward(*k.in[0], *k.in[1], static_cast<int>(k.attributes.as<SoftmaxAttributes>().dim), Log, *k.out[0]);
+    cpu::softmax_backward(*k.in[0], *k.in[1], static_cast<int>(k.attributes.as<SoftmaxAttributes>().dim), Log,
+                          *k.out[0]);
   }};
-  out[0] = run_kernel(kernel, c.op.name, {&c.outputs[0], &c.grads[0]}, c.input_shape(0), c.input_dtype(0), c.attributes);
+  out[0] =
+      run_kernel(kernel, c.op.name, {&c.outputs[0], &c.grads[0]}, c.input_shape(0), c.input_dtype(0), c.attributes);
 }
 
-// x less its maximum over `dims`, and that maximum, in f32 for the halves. The shift cancels in value and gradient; it is
-// 0 where the maximum is infinite or there is none.
+// x less its maximum over `dims`, and that maximum, in f32 for the halves. The shift cancels in value and gradient; it
+// is 0 where the maximum is infinite or there is none.
 struct Shifted {
   Tensor x, by;
 };
@@ -84,7 +86,8 @@ Cost row_cost(std::span<const View* const> in, std::span<const View* const>, con
 
 std::vector<Sample> softmax_samples() {
   std::vector<Sample> out;
-  for (const auto& [shape, dim] : {std::pair<Shape, int64_t>{{5, 7}, 1}, {{5, 7}, 0}, {{2, 3, 4}, 1}, {{7}, 0}, {{0, 3}, 1}, {{3, 1}, 1}})
+  for (const auto& [shape, dim] :
+       {std::pair<Shape, int64_t>{{5, 7}, 1}, {{5, 7}, 0}, {{2, 3, 4}, 1}, {{7}, 0}, {{0, 3}, 1}, {{3, 1}, 1}})
     out.push_back({.inputs = {{shape}}, .attributes = sample_attributes(SoftmaxAttributes{dim})});
   return out;
 }
@@ -104,7 +107,8 @@ void logsumexp_kernel(const KernelCall& c) {
 }
 void logsumexp_backward(const BackwardCall& c, std::span<Tensor> out) {
   const auto& a = c.attributes.as<ReduceAttributes>();
-  Tensor y = reduce_op::expand_to(c.outputs[0], c.input_shape(0), a), g = reduce_op::expand_to(c.grads[0], c.input_shape(0), a);
+  Tensor y = reduce_op::expand_to(c.outputs[0], c.input_shape(0), a),
+         g = reduce_op::expand_to(c.grads[0], c.input_shape(0), a);
   Tensor less = pointwise_op::call<Pointwise::sub>({&c.inputs[0], &y});
   Tensor p = pointwise_op::call<Pointwise::exp>({&less});
   out[0] = pointwise_op::call<Pointwise::mul>({&p, &g});
@@ -121,7 +125,8 @@ void logsumexp_decompose(Inputs in, const Attributes& attributes, std::span<Tens
 }
 std::vector<Sample> logsumexp_samples() {
   std::vector<Sample> out;
-  for (const auto& [shape, dim] : {std::pair<Shape, int>{{5, 7}, 1}, {{5, 7}, 0}, {{2, 3, 4}, 1}, {{7}, 0}, {{0, 3}, 1}}) {
+  for (const auto& [shape, dim] :
+       {std::pair<Shape, int>{{5, 7}, 1}, {{5, 7}, 0}, {{2, 3, 4}, 1}, {{7}, 0}, {{0, 3}, 1}}) {
     ReduceAttributes a;
     a.mask = static_cast<uint8_t>(1 << dim);
     a.keepdim = dim == 0;
@@ -132,25 +137,42 @@ std::vector<Sample> logsumexp_samples() {
 
 }  // namespace
 
-extern const OpDef softmax{.name = "softmax", .infer = infer_softmax, .layout = softmax_rule, .key_bytes = sizeof(SoftmaxAttributes),
+extern const OpDef softmax{.name = "softmax",
+                           .infer = infer_softmax,
+                           .layout = softmax_rule,
+                           .key_bytes = sizeof(SoftmaxAttributes),
                            .kernel = {.cpu = softmax_kernel<false>},
-                           .backward = softmax_backward<false>, .saves = {.outputs = 1},
+                           .backward = softmax_backward<false>,
+                           .saves = {.outputs = 1},
                            .decompose = softmax_decompose,
-                           .cost = row_cost, .samples = softmax_samples};
-extern const OpDef log_softmax{.name = "log_softmax", .infer = infer_softmax, .layout = softmax_rule, .key_bytes = sizeof(SoftmaxAttributes),
+                           .cost = row_cost,
+                           .samples = softmax_samples};
+extern const OpDef log_softmax{.name = "log_softmax",
+                               .infer = infer_softmax,
+                               .layout = softmax_rule,
+                               .key_bytes = sizeof(SoftmaxAttributes),
                                .kernel = {.cpu = softmax_kernel<true>},
-                               .backward = softmax_backward<true>, .saves = {.outputs = 1},
+                               .backward = softmax_backward<true>,
+                               .saves = {.outputs = 1},
                                .decompose = log_softmax_decompose,
-                               .cost = row_cost, .samples = softmax_samples};
-extern const OpDef logsumexp{.name = "logsumexp", .infer = infer_logsumexp, .layout = logsumexp_rule, .key_bytes = ReduceAttributes::kKey,
+                               .cost = row_cost,
+                               .samples = softmax_samples};
+extern const OpDef logsumexp{.name = "logsumexp",
+                             .infer = infer_logsumexp,
+                             .layout = logsumexp_rule,
+                             .key_bytes = ReduceAttributes::kKey,
                              .kernel = {.cpu = logsumexp_kernel},
-                             .backward = logsumexp_backward, .saves = {.inputs = 1, .outputs = 1},
+                             .backward = logsumexp_backward,
+                             .saves = {.inputs = 1, .outputs = 1},
                              .decompose = logsumexp_decompose,
-                             .cost = row_cost, .samples = logsumexp_samples};
+                             .cost = row_cost,
+                             .samples = logsumexp_samples};
 
 }  // namespace ops
 
-Tensor softmax(const Tensor& x, int64_t dim) { return apply(ops::softmax, ops::SoftmaxAttributes{wrap_dim("softmax", dim, x.type())}, x); }
+Tensor softmax(const Tensor& x, int64_t dim) {
+  return apply(ops::softmax, ops::SoftmaxAttributes{wrap_dim("softmax", dim, x.type())}, x);
+}
 Tensor log_softmax(const Tensor& x, int64_t dim) {
   return apply(ops::log_softmax, ops::SoftmaxAttributes{wrap_dim("log_softmax", dim, x.type())}, x);
 }

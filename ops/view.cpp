@@ -68,7 +68,8 @@ void infer_expand(const InferCall& call, std::span<OutputType> out) {
   if (!fits) {
     Shape wanted;
     for (int64_t i = 0; i < a.n; ++i) wanted.push_back(a.v[i]);
-    throw ShapeError(op_message("expand", describe(call.in[0]->type()) + " does not expand to " + to_string(wanted) + ": only dims of size 1 repeat"));
+    throw ShapeError(op_message("expand", describe(call.in[0]->type()) + " does not expand to " + to_string(wanted) +
+                                              ": only dims of size 1 repeat"));
   }
   out[0] = {call.dtype(0), shape};
 }
@@ -94,7 +95,9 @@ bool expand_view(const View& x, size_t, const Shape& out, const Attributes&, Vie
   }
   return true;
 }
-void expand_backward(const BackwardCall& c, std::span<Tensor> out) { out[0] = pointwise_op::unbroadcast(c, 0, c.grads[0]); }
+void expand_backward(const BackwardCall& c, std::span<Tensor> out) {
+  out[0] = pointwise_op::unbroadcast(c, 0, c.grads[0]);
+}
 
 void infer_slice(const InferCall& call, std::span<OutputType> out) {
   const auto& a = call.attributes.as<SliceAttributes>();
@@ -171,8 +174,10 @@ void unbind_backward(const BackwardCall& c, std::span<Tensor> out) {
   out[0] = detail::make_tensor(c.input_shape(0), c.input_dtype(0), device);
   for (size_t i = 0; i < c.grads.size(); ++i) {
     View piece = unbound(out[0].impl()->view, dim, i);
-    if (c.grads[i].defined()) detail::copy_view(device, c.grads[i].impl()->view, piece);
-    else detail::fill_view(device, piece, 0.0);
+    if (c.grads[i].defined())
+      detail::copy_view(device, c.grads[i].impl()->view, piece);
+    else
+      detail::fill_view(device, piece, 0.0);
   }
 }
 
@@ -181,54 +186,83 @@ void clone_backward(const BackwardCall& c, std::span<Tensor> out) { out[0] = c.g
 
 std::vector<Sample> permute_samples() {
   std::vector<Sample> out;
-  for (const auto& [shape, dims] : {std::pair<Shape, Dims>{{5, 7}, {1, 0}}, {{2, 3, 4}, {2, 0, 1}}, {{2, 3, 4}, {0, 2, 1}}, {{0, 3}, {1, 0}}})
+  for (const auto& [shape, dims] :
+       {std::pair<Shape, Dims>{{5, 7}, {1, 0}}, {{2, 3, 4}, {2, 0, 1}}, {{2, 3, 4}, {0, 2, 1}}, {{0, 3}, {1, 0}}})
     out.push_back({.inputs = {{shape}}, .attributes = sample_attributes(ListAttributes(dims)), .integers = true});
   return out;
 }
 std::vector<Sample> expand_samples() {
   std::vector<Sample> out;
-  for (const auto& [from, to] : {std::pair<Shape, Shape>{{5, 1}, {5, 7}}, {{7}, {5, 7}}, {{1, 3, 1}, {2, -1, 4}}, {{}, {3}}, {{5, 7}, {5, 7}}, {{1, 3}, {0, 3}}})
+  for (const auto& [from, to] : {std::pair<Shape, Shape>{{5, 1}, {5, 7}},
+                                 {{7}, {5, 7}},
+                                 {{1, 3, 1}, {2, -1, 4}},
+                                 {{}, {3}},
+                                 {{5, 7}, {5, 7}},
+                                 {{1, 3}, {0, 3}}})
     out.push_back({.inputs = {{from}}, .attributes = sample_attributes(ListAttributes(to)), .integers = true});
   return out;
 }
 std::vector<Sample> slice_samples() {
   std::vector<Sample> out;
-  const std::pair<Shape, SliceAttributes> cases[] = {{{5, 7}, {0, 1, 3, 1}}, {{5, 7}, {1, 0, 4, 2}}, {{2, 3, 4}, {1, 2, 1, 1}},
-                                                     {{5, 7}, {0, 0, 5, 1}}, {{5, 7}, {0, 2, 0, 1}}, {{0, 3}, {1, 1, 2, 1}}};
-  for (const auto& [shape, a] : cases) out.push_back({.inputs = {{shape}}, .attributes = sample_attributes(a), .integers = true});
+  const std::pair<Shape, SliceAttributes> cases[] = {{{5, 7}, {0, 1, 3, 1}},    {{5, 7}, {1, 0, 4, 2}},
+                                                     {{2, 3, 4}, {1, 2, 1, 1}}, {{5, 7}, {0, 0, 5, 1}},
+                                                     {{5, 7}, {0, 2, 0, 1}},    {{0, 3}, {1, 1, 2, 1}}};
+  for (const auto& [shape, a] : cases)
+    out.push_back({.inputs = {{shape}}, .attributes = sample_attributes(a), .integers = true});
   return out;
 }
 
 std::vector<Sample> unbind_samples() {
   std::vector<Sample> out;
-  for (const auto& [shape, dim] : {std::pair<Shape, int64_t>{{3, 5}, 0}, {{5, 3}, 1}, {{2, 3, 7}, 1}, {{3}, 0}, {{0, 3}, 1}})
+  for (const auto& [shape, dim] :
+       {std::pair<Shape, int64_t>{{3, 5}, 0}, {{5, 3}, 1}, {{2, 3, 7}, 1}, {{3}, 0}, {{0, 3}, 1}})
     out.push_back({.inputs = {{shape}}, .attributes = sample_attributes(UnbindAttributes{dim}), .integers = true});
   return out;
 }
 
 }  // namespace
 
-extern const OpDef permute{.name = "permute", .infer = infer_permute, .layout = permute_rule, .key_bytes = sizeof(ListAttributes),
+extern const OpDef permute{.name = "permute",
+                           .infer = infer_permute,
+                           .layout = permute_rule,
+                           .key_bytes = sizeof(ListAttributes),
                            .view = permute_view,
                            .backward = permute_backward,
-                           .cost = free_cost, .samples = permute_samples};
-extern const OpDef expand{.name = "expand", .infer = infer_expand, .layout = expand_rule, .key_bytes = sizeof(ListAttributes),
+                           .cost = free_cost,
+                           .samples = permute_samples};
+extern const OpDef expand{.name = "expand",
+                          .infer = infer_expand,
+                          .layout = expand_rule,
+                          .key_bytes = sizeof(ListAttributes),
                           .view = expand_view,
                           .backward = expand_backward,
-                          .cost = free_cost, .samples = expand_samples};
-extern const OpDef slice{.name = "slice", .infer = infer_slice, .layout = slice_rule, .key_bytes = sizeof(SliceAttributes),
+                          .cost = free_cost,
+                          .samples = expand_samples};
+extern const OpDef slice{.name = "slice",
+                         .infer = infer_slice,
+                         .layout = slice_rule,
+                         .key_bytes = sizeof(SliceAttributes),
                          .view = slice_view,
                          .backward = slice_backward,
-                         .cost = free_cost, .samples = slice_samples};
-extern const OpDef unbind{.name = "unbind", .infer = infer_unbind, .layout = unbind_rule, .key_bytes = sizeof(UnbindAttributes),
+                         .cost = free_cost,
+                         .samples = slice_samples};
+extern const OpDef unbind{.name = "unbind",
+                          .infer = infer_unbind,
+                          .layout = unbind_rule,
+                          .key_bytes = sizeof(UnbindAttributes),
                           .view = unbind_view,
                           .backward = unbind_backward,
-                          .cost = free_cost, .samples = unbind_samples,
+                          .cost = free_cost,
+                          .samples = unbind_samples,
                           .outputs = 3};
-extern const OpDef clone{.name = "clone", .infer = infer_clone, .layout = pointwise_op::linear,
-                         .kernel = {.cpu = [](const KernelCall& c) { detail::copy_view(Device::Cpu, *c.in[0], *c.out[0]); }},
-                         .backward = clone_backward,
-                         .cost = pointwise_op::cost, .samples = [] { return pointwise_op::unary_samples(Fill::normal); }};
+extern const OpDef clone{
+    .name = "clone",
+    .infer = infer_clone,
+    .layout = pointwise_op::linear,
+    .kernel = {.cpu = [](const KernelCall& c) { detail::copy_view(Device::Cpu, *c.in[0], *c.out[0]); }},
+    .backward = clone_backward,
+    .cost = pointwise_op::cost,
+    .samples = [] { return pointwise_op::unary_samples(Fill::normal); }};
 
 }  // namespace ops
 
@@ -239,7 +273,9 @@ Tensor permute(const Tensor& x, const Dims& dims) {
   std::sort(sorted.begin(), sorted.end());
   bool fits = dims.rank() == x.dim();
   for (int i = 0; fits && i < sorted.rank(); ++i) fits = sorted[i] == i;
-  if (!fits) throw ShapeError(op_message("permute", to_string(dims) + " is no permutation of the dims of " + describe(x.type())));
+  if (!fits)
+    throw ShapeError(
+        op_message("permute", to_string(dims) + " is no permutation of the dims of " + describe(x.type())));
   return apply(ops::permute, ops::ListAttributes(order), x);
 }
 
@@ -264,15 +300,16 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t s
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   int64_t d = wrap_dim("narrow", dim, x.type()), n = x.shape()[d];
   if (start < 0 || length < 0 || start + length > n)
-    throw ShapeError(op_message("narrow", std::to_string(length) + " elements from " + std::to_string(start) + " do not lie in dim " +
-                                              std::to_string(d) + " of " + describe(x.type())));
+    throw ShapeError(op_message("narrow", std::to_string(length) + " elements from " + std::to_string(start) +
+                                              " do not lie in dim " + std::to_string(d) + " of " + describe(x.type())));
   return apply(ops::slice, ops::SliceAttributes{d, start, length, 1}, x);
 }
 
 Tensor select(const Tensor& x, int64_t dim, int64_t index) {
   int64_t d = wrap_dim("select", dim, x.type()), n = x.shape()[d];
   if (index < -n || index >= n)
-    throw IndexError(op_message("select", "index " + std::to_string(index) + " is out of range for dim " + std::to_string(d) + " of " + describe(x.type())));
+    throw IndexError(op_message("select", "index " + std::to_string(index) + " is out of range for dim " +
+                                              std::to_string(d) + " of " + describe(x.type())));
   return squeeze(apply(ops::slice, ops::SliceAttributes{d, index < 0 ? index + n : index, 1, 1}, x), d);
 }
 
@@ -293,7 +330,8 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
   int64_t d = wrap_dim("split", dim, x.type()), total = 0;
   for (int64_t s : sizes) total += s;
   if (total != x.shape()[d])
-    throw ShapeError(op_message("split", "sizes add up to " + std::to_string(total) + " but dim " + std::to_string(d) + " of " + describe(x.type()) + " is " + std::to_string(x.shape()[d])));
+    throw ShapeError(op_message("split", "sizes add up to " + std::to_string(total) + " but dim " + std::to_string(d) +
+                                             " of " + describe(x.type()) + " is " + std::to_string(x.shape()[d])));
   std::vector<Tensor> out;
   int64_t at = 0;
   for (int64_t s : sizes) {
@@ -312,7 +350,8 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
 }
 
 std::vector<Tensor> chunk(const Tensor& x, int64_t n, int64_t dim) {
-  if (n <= 0) throw ValueError(op_message("chunk", std::to_string(n) + " pieces were asked for; there must be at least one"));
+  if (n <= 0)
+    throw ValueError(op_message("chunk", std::to_string(n) + " pieces were asked for; there must be at least one"));
   return split(x, std::max<int64_t>(1, (x.size(dim) + n - 1) / n), dim);
 }
 

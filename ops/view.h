@@ -18,7 +18,8 @@ Tensor unsqueeze(const Tensor& x, int64_t dim);
 Tensor squeeze(const Tensor& x, int64_t dim);
 /// Dims of size 1 repeated to `shape` (aligned from the right; -1 keeps a size).
 Tensor expand(const Tensor& x, const Shape& shape);
-/// Elements start, start+step, ... below end of one dim; negative bounds count from the end, bounds are clamped; step > 0.
+/// Elements start, start+step, ... below end of one dim; negative bounds count from the end, bounds are clamped; step >
+/// 0.
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step = 1);
 /// One index of a dim, which goes away. Throws IndexError out of range.
 Tensor select(const Tensor& x, int64_t dim, int64_t index);

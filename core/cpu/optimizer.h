@@ -1,5 +1,5 @@
-// Fused parameter updates on the CPU, in one pass. Computed in the dtype of the state (m, the buffer, else the parameter):
-// f64, or f32; parameters and gradients may be of another floating dtype, and strided.
+// Fused parameter updates on the CPU, in one pass. Computed in the dtype of the state (m, the buffer, else the
+// parameter): f64, or f32; parameters and gradients may be of another floating dtype, and strided.
 #pragma once
 #include <cstdint>
 
@@ -7,16 +7,17 @@
 
 namespace cleave::cpu {
 
-/// Adam with decoupled weight decay (Loshchilov and Hutter 2019) or, if not decoupled, with decay added to the gradient:
-/// m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= lr * (m / c1) / (sqrt(v / c2) + eps), c1 = 1-b1^t, c2 = 1-b2^t;
-/// decoupled: w *= 1 - lr*decay first.
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2019) or, if not decoupled, with decay added to the
+/// gradient: m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= lr * (m / c1) / (sqrt(v / c2) + eps), c1 = 1-b1^t, c2 =
+/// 1-b2^t; decoupled: w *= 1 - lr*decay first.
 struct AdamStep {
   double lr, beta1, beta2, eps, decay, correction1, correction2;
   bool decoupled;
 };
 void adam(const View& param, const View& grad, const View& m, const View& v, const AdamStep& step);
 
-/// buf = momentum*buf + (1-dampening)*g (first step: buf = g); update = nesterov ? g + momentum*buf : buf; g has decay*w added.
+/// buf = momentum*buf + (1-dampening)*g (first step: buf = g); update = nesterov ? g + momentum*buf : buf; g has
+/// decay*w added.
 struct SgdStep {
   double lr, momentum, dampening, decay;
   bool nesterov, first;

@@ -8,10 +8,10 @@
 namespace cleave::cpu {
 
 /// out = fn(in...), with every input broadcast to out's shape by aligning last dims. Compute type: that of the
-/// promotion of the inputs (comparisons: so that f32 with i64 compares in f32); for group F on integers: f32. The result is converted to
-/// out's dtype. In `where` the condition does not take part in the promotion. Integers compared with a number that is no
-/// integer: f64; integers with a scalar (x + p, x * p, max(x, p), ...) into a floating out: out's. `out` may be an input,
-/// but not overlap one otherwise.
+/// promotion of the inputs (comparisons: so that f32 with i64 compares in f32); for group F on integers: f32. The
+/// result is converted to out's dtype. In `where` the condition does not take part in the promotion. Integers compared
+/// with a number that is no integer: f64; integers with a scalar (x + p, x * p, max(x, p), ...) into a floating out:
+/// out's. `out` may be an input, but not overlap one otherwise.
 void pointwise(Pointwise fn, std::span<const View* const> in, const View& out, PointwiseParams params = {});
 
 /// dst = src converted to dst's dtype; shapes are equal (src may have strides of 0). Integers from floats truncate;

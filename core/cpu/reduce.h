@@ -9,12 +9,12 @@ namespace cleave::cpu {
 enum class Reduce : uint8_t {
   sum,
   prod,
-  max,        // NaN wins; identity -inf, the least integer, false
-  min,        // likewise
-  sum_abs,    // sum |x|
-  sum_square, // sum x^2
-  max_abs,    // NaN wins; identity 0
-  any,        // x != 0 somewhere
+  max,         // NaN wins; identity -inf, the least integer, false
+  min,         // likewise
+  sum_abs,     // sum |x|
+  sum_square,  // sum x^2
+  max_abs,     // NaN wins; identity 0
+  any,         // x != 0 somewhere
   all
 };
 

@@ -41,8 +41,7 @@ Tensor unbroadcast(const BackwardCall& call, size_t input, const Tensor& gradien
   const Shape &to = call.input_shape(input), &global = call.input_globals[input], &from = gradient.shape();
   DType dtype = call.input_dtype(input);
   if (to == from) return gradient.dtype() == dtype ? gradient : detail::dense_copy(gradient, dtype);
-  static constexpr Kernel sum{
-      .cpu = [](const KernelCall& c) { cpu::reduce(cpu::Reduce::sum, *c.in[0], *c.out[0]); }};
+  static constexpr Kernel sum{.cpu = [](const KernelCall& c) { cpu::reduce(cpu::Reduce::sum, *c.in[0], *c.out[0]); }};
   // Global sizes say which dims broadcast: a block of size 1 may be part of a larger dim.
   Shape kept = from;
   int added = from.rank() - to.rank();
@@ -82,9 +81,9 @@ std::vector<Sample> unary_samples(Fill fill, PointwiseParams params, bool intege
 
 std::vector<Sample> binary_samples(Fill a, Fill b, bool integers, bool gradient) {
   std::vector<Sample> out;
-  const std::pair<Shape, Shape> shapes[] = {{{5, 7}, {5, 7}},    {{5, 7}, {7}},  {{4, 1, 3}, {2, 1}}, {{1}, {3, 2}},
-                                            {{}, {2, 3}},        {{3}, {}},      {{0, 3}, {1, 3}},    {{2, 1}, {1, 5}},
-                                            {{2, 3, 4}, {3, 4}}};
+  const std::pair<Shape, Shape> shapes[] = {{{5, 7}, {5, 7}}, {{5, 7}, {7}},    {{4, 1, 3}, {2, 1}},
+                                            {{1}, {3, 2}},    {{}, {2, 3}},     {{3}, {}},
+                                            {{0, 3}, {1, 3}}, {{2, 1}, {1, 5}}, {{2, 3, 4}, {3, 4}}};
   for (const auto& [x, y] : shapes)
     out.push_back({.inputs = {{x, a}, {y, b}},
                    .attributes = sample_attributes(PointwiseParams{}),

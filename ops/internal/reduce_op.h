@@ -7,9 +7,9 @@ namespace cleave::reduce_op {
 
 struct ReduceAttributes {
   static constexpr size_t kKey = 2;
-  uint8_t mask = 0;      ///< reduced dims
+  uint8_t mask = 0;  ///< reduced dims
   bool keepdim = false;
-  double scale = 1;      ///< mean: 1 / the global count
+  double scale = 1;  ///< mean: 1 / the global count
   bool has(int d) const { return mask >> d & 1; }
 };
 
@@ -28,7 +28,8 @@ Rule reduced_rule(const RuleCall& call, bool whole);
 Tensor reduce_split(const Kernel& kernel, const char* name, const Tensor& x, const ReduceAttributes& a, DType dtype,
                     dist::ReduceOp op);
 /// The layout of a result: splits of the dims that stay, R on the axes that split reduced dims (or partial, with `op`).
-const dist::LayoutData* result_layout(const dist::LayoutData* x, const ReduceAttributes& a, bool partial, dist::ReduceOp op);
+const dist::LayoutData* result_layout(const dist::LayoutData* x, const ReduceAttributes& a, bool partial,
+                                      dist::ReduceOp op);
 
 std::vector<Sample> samples(Fill fill, bool gradient, bool integers, bool empty);
 

@@ -14,7 +14,8 @@ class ReplacedNode : public autograd::Node {
 
   std::vector<Cotangent> backward(std::span<const Cotangent> cotangents) override {
     if (!backward_)
-      throw GradError(op_message(name(), "backward ran through this graph already; pass {.retain_graph = true} to the first call"));
+      throw GradError(
+          op_message(name(), "backward ran through this graph already; pass {.retain_graph = true} to the first call"));
     std::vector<Tensor> grads;
     for (const Cotangent& c : cotangents) grads.push_back(c.value);
     std::vector<Tensor> result = backward_(grads);

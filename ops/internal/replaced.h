@@ -6,7 +6,8 @@
 
 namespace cleave {
 
-/// Gradients of the inputs' blocks from the outputs' cotangents (undefined: zero), which come as R where an output is R.
+/// Gradients of the inputs' blocks from the outputs' cotangents (undefined: zero), which come as R where an output is
+/// R.
 using ReplacedBackward = std::function<std::vector<Tensor>(std::span<const Tensor> cotangents)>;
 
 /// Puts one node on the tape for outputs that were computed off it. `input_partial[i]`: the axes on which input i is R

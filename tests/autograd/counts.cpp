@@ -32,7 +32,9 @@ Tensor value(uint64_t seed, const Shape& shape) { return randn(shape, {.dtype = 
 // Two column branches and a row linear behind a norm, with a residual: half a transformer layer.
 Tensor block(const Case& c, const Tensor& x, const char* between) {
   Tensor h = layer_norm(x, {kDim}, c.gain, c.bias);
-  auto place = [&](const Tensor& t, const char* text) { return t.is_distributed() ? dist::redistribute(t, c.mesh.layout(text)) : t; };
+  auto place = [&](const Tensor& t, const char* text) {
+    return t.is_distributed() ? dist::redistribute(t, c.mesh.layout(text)) : t;
+  };
   if (std::string(between) != "-, -, -") h = place(h, "-, -, -");
   Tensor a = gelu(linear(h, c.up, c.up_bias)) * linear(h, c.up);
   return x + place(linear(a, c.down, c.down_bias), between);
@@ -45,13 +47,20 @@ Case make(dist::DeviceMesh mesh, bool split) {
     Tensor v = value(seed, shape);
     return (split ? dist::distribute(v, mesh.layout(text)) : v).set_requires_grad();
   };
-  return {mesh, leaf(1, {kBatch, kSeq, kDim}, "..."), leaf(2, {kDim}, "-"), leaf(3, {kDim}, "-"), leaf(4, {kHidden, kDim}, "tp, -"),
-          leaf(5, {kHidden}, "tp"), leaf(6, {kDim, kHidden}, "-, tp"), leaf(7, {kDim}, "-")};
+  return {mesh,
+          leaf(1, {kBatch, kSeq, kDim}, "..."),
+          leaf(2, {kDim}, "-"),
+          leaf(3, {kDim}, "-"),
+          leaf(4, {kHidden, kDim}, "tp, -"),
+          leaf(5, {kHidden}, "tp"),
+          leaf(6, {kDim, kHidden}, "-, tp"),
+          leaf(7, {kDim}, "-")};
 }
 
 void compare(const Case& split, const Case& whole) {
   std::vector<Tensor> a = leaves(split), b = leaves(whole);
-  for (size_t i = 0; i < a.size(); ++i) CHECK(allclose(dist::full_tensor(a[i].grad()), b[i].grad(), {.rtol = 1e-11, .atol = 1e-12}));
+  for (size_t i = 0; i < a.size(); ++i)
+    CHECK(allclose(dist::full_tensor(a[i].grad()), b[i].grad(), {.rtol = 1e-11, .atol = 1e-12}));
 }
 
 }  // namespace
@@ -124,7 +133,8 @@ TEST_CASE("data parallel: gradients of one kind share one all-reduce, once for a
     CHECK(calls == 1);
     CHECK(bytes == parameter_bytes);
     for (size_t i = 0; i < parameters.size(); ++i)
-      CHECK(allclose(dist::full_tensor(parameters[i].grad()), leaves(one)[i + 1].grad(), {.rtol = 1e-11, .atol = 1e-12}));
+      CHECK(
+          allclose(dist::full_tensor(parameters[i].grad()), leaves(one)[i + 1].grad(), {.rtol = 1e-11, .atol = 1e-12}));
   });
 }
 

@@ -5,7 +5,9 @@
 using namespace cleave;
 
 namespace {
-Tensor leaf(std::vector<double> values, const Shape& shape) { return tensor<double>(values, shape).set_requires_grad(); }
+Tensor leaf(std::vector<double> values, const Shape& shape) {
+  return tensor<double>(values, shape).set_requires_grad();
+}
 }  // namespace
 
 TEST_CASE("gradients add up over consumers and over calls") {

@@ -32,9 +32,9 @@ TEST_CASE("the table: what y is on an axis decides an R input's gradient") {
     CHECK(mask(layout("-, - partial(b)"), 0, r) == kB);  // y P: P
     CHECK(mask(r, 0, r) == 0);                           // y R: as the cotangent
     CHECK(mask(r, kA, r) == kA);
-    CHECK(mask(layout("a, -"), 0, layout("a, -")) == 0);             // x S: S
+    CHECK(mask(layout("a, -"), 0, layout("a, -")) == 0);                        // x S: S
     CHECK(mask(layout("-, - partial(a)"), 0, layout("-, - partial(a)")) == 0);  // x P: R
-    CHECK(mask(layout("a, -"), kB, layout("a, -")) == kB);           // axis by axis
+    CHECK(mask(layout("a, -"), kB, layout("a, -")) == kB);                      // axis by axis
     CHECK(mask(nullptr, 0, nullptr) == 0);
   });
 }
@@ -61,12 +61,14 @@ TEST_CASE("policy M: when a completed gradient is reduced") {
 
 TEST_CASE("the gradient of a redistribution, per axis") {
   on_mesh([](auto layout) {
-    auto gradient = [](const LayoutData* x, const LayoutData* to, AxisMask g) { return redistribution_gradient(x, to, g); };
-    CHECK(gradient(layout("a, -"), layout("-, -"), kA) == layout("a, -"));              // x S: reduce-scatter
-    CHECK(gradient(layout("a, -"), layout("-, -"), 0) == layout("a, -"));               // or a cut
-    CHECK(gradient(layout("-, - partial(a)"), layout("-, -"), kA) == layout("-, -"));   // x P: R
-    CHECK(gradient(layout("-, -"), layout("a, -"), 0) == layout("-, -"));               // x R, cut: R
+    auto gradient = [](const LayoutData* x, const LayoutData* to, AxisMask g) {
+      return redistribution_gradient(x, to, g);
+    };
+    CHECK(gradient(layout("a, -"), layout("-, -"), kA) == layout("a, -"));                  // x S: reduce-scatter
+    CHECK(gradient(layout("a, -"), layout("-, -"), 0) == layout("a, -"));                   // or a cut
+    CHECK(gradient(layout("-, - partial(a)"), layout("-, -"), kA) == layout("-, -"));       // x P: R
+    CHECK(gradient(layout("-, -"), layout("a, -"), 0) == layout("-, -"));                   // x R, cut: R
     CHECK(gradient(layout("b, -"), layout("-, -"), kA | kB) == layout("b, - partial(a)"));  // untouched R axis stays P
-    CHECK(gradient(layout("-, -"), layout("-, - partial(a)"), 0) == layout("-, -"));    // keep-on-first
+    CHECK(gradient(layout("-, -"), layout("-, - partial(a)"), 0) == layout("-, -"));        // keep-on-first
   });
 }

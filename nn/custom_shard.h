@@ -72,7 +72,7 @@ class CustomFunction {
 /// per call. `fn` must depend on its arguments alone (GradError if it uses another tensor that requires grad); a rank
 /// outside the mesh cannot call it (LayoutError).
 ///
-/// On the tape the call is one op. Its gradients follow the rule of local ops (GRADIENTS B1): where an output is split
+/// On the tape the call is one op. Its gradients follow the rule of local ops: where an output is split
 /// or partial on an axis, the gradient of an input that is replicated there is the ranks' sum, and cotangents of
 /// replicated outputs count once; elsewhere it is whole. A function that communicates on its own declares `grad`
 /// instead, and gets whole cotangents.

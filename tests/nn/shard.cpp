@@ -236,7 +236,7 @@ TEST_CASE("replicas that start from different values are found out") {
   });
 }
 
-TEST_CASE("the functions of the DESIGN: shard(fn) places inputs and outputs") {
+TEST_CASE("shard(fn) places inputs and outputs") {
   auto f = [](const Tensor& x, const Tensor& w, double scale) {
     return std::pair<Tensor, Tensor>{matmul(x, w) * scale + arange(w.size(1), {.dtype = DType::f64}), sum(x)};
   };

@@ -5,7 +5,10 @@
 
 namespace cleave {
 
-std::string op_message(const char* op, const std::string& text) { return "[" + std::string(op) + "] " + text; }
+std::string op_message(const char* op, const std::string& text) {
+  std::string out = "[";
+  return out.append(op).append("] ").append(text);
+}
 
 int64_t wrap_dim(const char* op, int64_t dim, const TensorType& type) {
   int64_t rank = type.shape.rank(), d = dim < 0 ? dim + rank : dim;

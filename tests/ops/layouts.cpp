@@ -18,7 +18,7 @@ void sweep(const std::vector<dist::MeshAxis>& axes) {
   check_layouts(cases, axes, {.exhaustive = 40, .sampled = 16}, report);
   check_rows(cases, axes, 24, report);
   std::string mesh;
-  for (const auto& a : axes) mesh += (mesh.empty() ? "" : "x") + std::to_string(a.size);
+  for (const auto& a : axes) mesh.append(mesh.empty() ? "" : "x").append(std::to_string(a.size));
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::printf("note: layouts on a mesh of %s: %lld cases of (op, layouts, shape, dtype) in %.1f s\n", mesh.c_str(),
               static_cast<long long>(report.cases()), seconds.count());

@@ -68,7 +68,7 @@ class Names {
     for (const DimLetters& d : letters) {
       std::string dim;
       for (Letter l : d) dim += of(l);
-      out += d.empty() ? "." : d.size() == 1 ? dim : "(" + dim + ")";
+      out.append(d.size() > 1 ? "(" : "").append(d.empty() ? "." : dim).append(d.size() > 1 ? ")" : "");
     }
     return out.empty() ? "scalar" : out;
   }
@@ -88,7 +88,8 @@ std::string rule_text(const Rule& rule, const Call& call, Names& names) {
   for (size_t i = 0; i < rule.in.size(); ++i)
     if (call.present[i]) in.push_back(names.operand(rule.in[i]));
   for (const OperandLetters& o : rule.out) out.push_back(names.operand(o));
-  return "`" + join(in, ", ") + " -> " + join(out, ", ") + "`";
+  std::string text = "`";
+  return text.append(join(in, ", ")).append(" -> ").append(join(out, ", ")).append("`");
 }
 
 std::string split_text(const Rule& rule, const OpDef& op, Names& names) {

@@ -141,7 +141,9 @@ std::vector<std::pair<const OpDef*, std::string>> named_ops() {
   std::map<std::string, int> seen;
   for (const OpDef* op : registered_ops()) {
     int n = seen[op->name]++;
-    out.emplace_back(op, n ? op->name + ("'" + std::to_string(n)) : op->name);
+    std::string name = op->name;
+    if (n) name.append("'").append(std::to_string(n));
+    out.emplace_back(op, name);
   }
   return out;
 }

@@ -44,7 +44,7 @@ void step(const OpCase& c, Report& report, const std::string& what, Body&& body)
   } catch (const std::exception& e) { fault = std::string("threw ") + e.what(); }
   if (fault.empty()) return;
   std::string shapes;
-  for (const SampleInput& input : c.inputs) shapes += " " + (input.absent ? "-" : to_string(input.shape));
+  for (const SampleInput& input : c.inputs) shapes.append(" ").append(input.absent ? "-" : to_string(input.shape));
   report.fail(line + shapes + ": " + fault);
 }
 

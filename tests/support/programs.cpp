@@ -272,16 +272,17 @@ std::string fault_of(const Expected& e, std::span<const Seen* const> ranks, cons
 }
 
 std::string describe_program(const Program& p) {
-  std::string out = "program." + std::to_string(p.seed) + ":";
-  for (const Shape& s : p.leaves) out += " " + to_string(s);
+  std::string out = "program.";
+  out.append(std::to_string(p.seed)).append(":");
+  for (const Shape& s : p.leaves) out.append(" ").append(to_string(s));
   size_t next = p.leaves.size();
   for (const Instruction& i : p.steps) {
-    out += "; " + std::to_string(next) + " = " + kNames[static_cast<int>(i.kind)] + "(" + std::to_string(i.a) + ", " +
-           std::to_string(i.b) + ")";
+    out.append("; ").append(std::to_string(next)).append(" = ").append(kNames[static_cast<int>(i.kind)]);
+    out.append("(").append(std::to_string(i.a)).append(", ").append(std::to_string(i.b)).append(")");
     next += i.kind == Kind::unbind ? 2 : 1;
   }
   out += "; outputs";
-  for (size_t k : p.outputs) out += " " + std::to_string(k);
+  for (size_t k : p.outputs) out.append(" ").append(std::to_string(k));
   return out;
 }
 

@@ -100,3 +100,24 @@ TEST_CASE("embeddings that are gathered for a contrastive loss get the gradients
     CHECK(near(b.grad(), b1.grad()));
   });
 }
+
+TEST_CASE("gradients just under, of and just over a bucket's size are all reduced, in whichever bucket") {
+  constexpr int64_t n = autograd::kBucketBytes / 8;
+  on_mesh({{"x", 2}}, [&](dist::DeviceMesh mesh) {
+    Tensor data = placed(f64({1, 2}, {2, 1}), mesh, "x, -");
+    std::vector<Tensor> leaves;
+    Tensor total;
+    for (int64_t size : {int64_t{1}, n - 1, n, n + 1, int64_t{3}}) {
+      leaves.push_back(ones({1, size}, {.dtype = DType::f64, .layout = mesh.layout("-, -")}).set_requires_grad());
+      Tensor term = sum(leaves.back() * data);
+      total = total.defined() ? total + term : term;
+    }
+    dist::record_collectives(true);
+    total.backward();
+    CHECK(kinds().size() >= 3);
+    for (const Tensor& w : leaves) {
+      CHECK(item<double>(amin(w.grad())) == 3);
+      CHECK(item<double>(amax(w.grad())) == 3);
+    }
+  });
+}

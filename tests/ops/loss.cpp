@@ -143,3 +143,24 @@ TEST_CASE("a split sequence gives the loss and gradients of a whole one") {
     }
   });
 }
+
+TEST_CASE("micro-batches with 1, 4 and 7 tokens that count, in any order, add up to the gradient of one batch") {
+  Tensor x0 = normal({12, 5}, 1), w0 = normal({7, 5}, 2), target = randint(0, 7, {12}, {.seed = 3});
+  Tensor one = weight(w0);
+  cross_entropy(linear(x0, one), target).backward();
+  const std::vector<std::pair<int64_t, int64_t>> parts = {{0, 1}, {1, 5}, {5, 12}};
+  on_mesh({{"x", 2}}, [&](dist::DeviceMesh mesh) {
+    Tensor x = placed(x0, mesh, "-, -"), t = placed(target, mesh, "-");
+    for (const std::vector<size_t>& order : {std::vector<size_t>{0, 1, 2}, {2, 0, 1}, {1, 2, 0}}) {
+      Tensor w = weight(w0, mesh, "-, -");
+      for (size_t k : order) {
+        Tensor rows = dist::redistribute(slice(x, 0, parts[k].first, parts[k].second), mesh.layout("x, -"));
+        Tensor labels = dist::redistribute(slice(t, 0, parts[k].first, parts[k].second), mesh.layout("x"));
+        Tensor loss = cross_entropy(linear(rows, w), labels, {.reduction = "sum"}) / 12.0;
+        loss.backward({.sync = false});
+      }
+      sync_gradients({w});
+      CHECK(near(w.grad(), one.grad()));
+    }
+  });
+}

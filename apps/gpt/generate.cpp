@@ -21,11 +21,13 @@ namespace gpt {
 
 namespace {
 
-// Logits of the token after `tokens`, of which the model sees as many as its context holds.
+// Logits of the token after `tokens`, of which the model sees as many as its context holds. The context is always full,
+// so that every call has the same shapes: what stands behind a token does not matter to it.
 std::vector<double> next_logits(const Gpt& model, const std::vector<int64_t>& tokens) {
   auto seen = std::min<int64_t>(static_cast<int64_t>(tokens.size()), model.config.seq);
   std::vector<int64_t> context(tokens.end() - seen, tokens.end());
-  Tensor logits = model(cleave::tensor(context, {1, seen}));
+  context.resize(static_cast<size_t>(model.config.seq));
+  Tensor logits = model(cleave::tensor(context, {1, model.config.seq}));
   return cleave::to_vector<double>(cleave::slice(logits, 1, seen - 1, seen));
 }
 

@@ -48,8 +48,8 @@ void add_train(CLI::App& app, TrainOptions& o) {
   add_shape(app, o.batch, o.dtype);
   app.add_option("--steps", o.steps, "")->capture_default_str();
   app.add_option("--lr", o.lr, "learning rate after warm-up")->capture_default_str();
-  app.add_option("--min-lr", o.min_lr, "learning rate at the end of the cosine [lr / 10]");
-  app.add_option("--warmup", o.warmup, "steps of linear warm-up")->capture_default_str();
+  app.add_option("--min-lr", o.min_lr, "learning rate at the end of the cosine [lr / 30]");
+  app.add_option("--warmup", o.warmup, "steps of linear warm-up [steps / 10]");
   app.add_option("--weight-decay", o.weight_decay, "of matrices")->capture_default_str();
   app.add_option("--clip", o.clip, "largest gradient norm; 0: any")->capture_default_str();
   app.add_option("--seed", o.seed, "of weights, batches and dropout")->capture_default_str();
@@ -91,7 +91,7 @@ Options checked(TrainOptions o) {
   require(o.steps >= 1, "--steps", static_cast<double>(o.steps), "at least 1");
   require(o.lr > 0, "--lr", o.lr, "above 0");
   require(!o.min_lr || (*o.min_lr >= 0 && *o.min_lr <= o.lr), "--min-lr", o.min_lr.value_or(0), "from 0 to --lr");
-  require(o.warmup >= 0, "--warmup", static_cast<double>(o.warmup), "at least 0");
+  require(o.warmup.value_or(0) >= 0, "--warmup", static_cast<double>(o.warmup.value_or(0)), "at least 0");
   require(o.weight_decay >= 0, "--weight-decay", o.weight_decay, "at least 0");
   require(o.clip >= 0, "--clip", o.clip, "at least 0");
   require(o.eval_every >= 0, "--eval-every", static_cast<double>(o.eval_every), "at least 0");

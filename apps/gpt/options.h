@@ -16,11 +16,11 @@ struct TrainOptions {
   int64_t batch = 16;  ///< global
   cleave::DType dtype = cleave::DType::f32;
   int64_t steps = 800;
-  double lr = 2e-3;
-  std::optional<double> min_lr = std::nullopt;  ///< at the last step; default lr / 10
-  int64_t warmup = 40;                          ///< steps
-  double weight_decay = 0.1;                    ///< of matrices
-  double clip = 1.0;                            ///< 0: none
+  double lr = 3e-3;
+  std::optional<double> min_lr = std::nullopt;   ///< at the last step; default lr / 30
+  std::optional<int64_t> warmup = std::nullopt;  ///< steps; default a tenth of all
+  double weight_decay = 0.1;                     ///< of matrices
+  double clip = 1.0;                             ///< 0: none
   uint64_t seed = 42;
   std::string data = {};  ///< "": the C++ headers of this machine
   std::string mesh = {}, plan = {};

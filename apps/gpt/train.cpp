@@ -42,8 +42,8 @@ void require_same(dist::World& world, const char* what, uint64_t hash) {
 
 uint64_t hash_of(const TrainOptions& o) {
   std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_json(o.model), o.batch,
-                                 to_string(o.dtype), o.steps, o.lr, o.min_lr.value_or(-1), o.warmup, o.weight_decay,
-                                 o.clip, o.seed, o.mesh, o.plan, o.eval_every, o.compare);
+                                 to_string(o.dtype), o.steps, o.lr, o.min_lr.value_or(-1), o.warmup.value_or(-1),
+                                 o.weight_decay, o.clip, o.seed, o.mesh, o.plan, o.eval_every, o.compare);
   return std::hash<std::string>{}(text);
 }
 

@@ -44,8 +44,8 @@ optim::AdamW make_optimizer(Gpt& model, const Placement& placement, const TrainO
 }
 
 optim::Schedule make_schedule(const TrainOptions& o) {
-  double last = o.min_lr.value_or(o.lr / 10) / o.lr;
-  int64_t warmup = std::min(o.warmup, o.steps - 1);
+  double last = o.min_lr.value_or(o.lr / 30) / o.lr;
+  int64_t warmup = std::min(o.warmup.value_or(o.steps / 10), o.steps - 1);
   optim::Schedule decay = optim::cosine(o.steps - warmup, last);
   return warmup > 0 ? optim::warmup(warmup).then(decay) : decay;
 }

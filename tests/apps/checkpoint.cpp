@@ -1,0 +1,93 @@
+// Models as files: saved under any plan, read on one device, with the same bits.
+#include "gpt/checkpoint.h"
+
+#include <cleave/core/error.h>
+#include <cleave/core/random.h>
+#include <cleave/dist/launch.h>
+#include <cleave/nn/build.h>
+#include <cleave/nn/shard.h>
+#include <cleave/ops/creation.h>
+#include <cleave/ops/host.h>
+
+#include <doctest/doctest.h>
+
+#include "apps/temporary_folder.h"
+#include "gpt/plans.h"
+#include "gpt/safetensors.h"
+
+using namespace gpt;
+using namespace cleave;
+using gpt::test::TemporaryFolder;
+
+namespace {
+
+const Config kConfig =
+    completed({.vocab = 13, .layers = 2, .dim = 40, .heads = 5, .kv_heads = 1, .ffn = 50, .seq = 17});
+
+void save(const std::string& path, const Config& config, int ranks, const std::string& mesh, const std::string& plan) {
+  dist::run_ranks({.ranks = ranks}, [&](dist::World& world) {
+    seed(11);
+    Gpt model = nn::build<Gpt>({.dtype = DType::f64, .deferred = true}, config);
+    Placement p = place(world, config, mesh, plan);
+    if (p.mesh)
+      nn::shard(model, *p.mesh, p.plan);
+    else
+      nn::materialize(model);
+    save_model(world, model, path);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a model saved under any plan has the bytes of one device, and is read there") {
+  TemporaryFolder folder;
+  for (bool tied : {false, true}) {
+    Config config = kConfig;
+    config.tied = tied;
+    save(folder.path("one"), config, 1, "", "");
+    save(folder.path("tp"), config, 4, "tp=4", "tp");
+    save(folder.path("both"), config, 4, "dp=2,tp=2", "dp_tp_sp");
+    CHECK(folder.read("tp") == folder.read("one"));
+    CHECK(folder.read("both") == folder.read("one"));
+    auto model = load_model(folder.path("tp"));
+    CHECK(model->config == config);
+    seed(11);
+    Gpt other = nn::build<Gpt>({.dtype = DType::f64}, config);
+    for (auto& [name, p] : other.named_parameters()) CHECK(equal(p.tensor(), model->parameter(name).tensor()));
+  }
+}
+
+TEST_CASE("a file whose tensors are not those of its description is refused") {
+  TemporaryFolder folder;
+  save(folder.path("good"), kConfig, 1, "", "");
+  SafetensorsFile good = read_safetensors(folder.path("good"));
+  auto refused = [&](const std::map<std::string, Tensor>& tensors, const Metadata& metadata, const char* why) {
+    std::vector<TensorEntry> entries;
+    for (const auto& [name, t] : tensors) entries.push_back({name, t.dtype(), t.shape()});
+    {
+      SafetensorsWriter file(folder.path("bad"), entries, metadata);
+      for (const auto& [name, t] : tensors) file.write(t);
+      file.commit();
+    }
+    CHECK_THROWS_WITH_AS(load_model(folder.path("bad")), doctest::Contains(why), FileError);
+  };
+  refused(good.tensors, {}, "description");
+  refused({}, good.metadata, "description");
+  auto tensors = good.tensors;
+  tensors.erase("norm.weight");
+  refused(tensors, good.metadata, "parameters");
+  tensors.emplace("norm.wait", ones({40}, {.dtype = DType::f64}));
+  refused(tensors, good.metadata, "lacks the parameter norm.weight");
+  tensors = good.tensors;
+  tensors["norm.weight"] = ones({41}, {.dtype = DType::f64});
+  refused(tensors, good.metadata, "needs f64[40]");
+  tensors["norm.weight"] = ones({40});
+  refused(tensors, good.metadata, "norm.weight is f32[40]");
+}
+
+TEST_CASE("whether a file can be written is known before training") {
+  TemporaryFolder folder;
+  CHECK_NOTHROW(require_writable(folder.path("model")));
+  CHECK_THROWS_AS(require_writable(folder.path("no/model")), FileError);
+  CHECK_THROWS_AS(require_writable(folder.path()), FileError);
+}

@@ -130,7 +130,7 @@ class Resolver {
     while (true) {
       order_.clear();
       for (size_t i = 0; i < lists.size(); ++i) order_[lists[i].first] = lists[i].second[pick[i]];
-      f(build());
+      if (ResolvedRow row = build(); exact_terms(row)) f(std::move(row));
       size_t i = 0;
       while (i < lists.size() && ++pick[i] == lists[i].second.size()) pick[i++] = 0;
       if (i == lists.size()) return;
@@ -174,6 +174,16 @@ class Resolver {
         m |= dist::axis_bit(static_cast<int>(a));
     }
     return m;
+  }
+
+  // A sum of bools is no bool, and terms of u8 wrap: what counts them later would count wrong.
+  bool exact_terms(const ResolvedRow& row) const {
+    auto narrow_terms = [](const LayoutData* l, const TensorType& type) { return l && l->partial && size_of(type.dtype) == 1; };
+    for (size_t i = 0; i < row.in.size(); ++i)
+      if (narrow_terms(row.in[i], call_.in[i])) return false;
+    for (size_t i = 0; i < row.out.size(); ++i)
+      if (narrow_terms(row.out[i], call_.out[i])) return false;
+    return true;
   }
 
   ResolvedRow build() const {

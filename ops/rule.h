@@ -38,6 +38,7 @@ using OperandLetters = std::vector<DimLetters>;
 ///    `reduced`), and so must be the `addends`;
 ///  - the inputs of one `linear` set are partial, the others R: the outputs are partial;
 ///  - all are R.
+/// Rows in which a bool or u8 operand would be partial are not taken: their terms do not add up.
 struct Rule {
   std::vector<OperandLetters> in, out;
   /// Letters that the op sums over: split, they leave a partial sum.

@@ -24,8 +24,8 @@ Made by `tests/ops/support_table.cpp` from the registry; `CLEAVE_WRITE_DOCS=1 ct
 One row per operation record (`OpDef`); public functions are made of these. *Rule* names the dims of the first sample's
 inputs and outputs (`.`: never split; `(ab)`: two factors of one dim). A dim with a letter may be split over any list of mesh
 axes and stays split, except as *split dims* says. *Partial sums* lists the inputs through which a partial sum passes
-without being reduced (`a+b`: only together); others are reduced first. All layouts work for every op: what a rule does
-not allow is redistributed. Types without data (`meta`) work for every op.
+without being reduced (`a+b`: only together); others, and those of bool and u8, are reduced first. All layouts work for
+every op: what a rule does not allow is redistributed. Types without data (`meta`) work for every op.
 
 | op | rule | split dims | partial sums | dtypes | kernels | gradient |
 |---|---|---|---|---|---|---|

@@ -19,7 +19,8 @@ namespace {
 using dist::Layout;
 using dist::LayoutData;
 
-constexpr DType kDTypes[] = {DType::f64, DType::f32, DType::bf16};
+constexpr DType kDTypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16,
+                             DType::i64, DType::i32, DType::u8,   DType::boolean};
 
 // By input the number of its layout among all of its rank, and what else varies.
 using Choice = std::vector<size_t>;
@@ -88,9 +89,14 @@ Plan plan_of(const OpCase& c, const Choice& choice, bool partial) {
   uint64_t r = hash_of(c.op->name);
   for (size_t l : choice) r = mix(r, l);
   p.seed = r;
-  // Sums of halves round, which functions with jumps would show: no partial inputs there.
-  if (mix(r, 1) % 8 == 0) p.dtype = DType::f32;
-  if (mix(r, 1) % 8 == 1 && !partial) p.dtype = DType::bf16;
+  // Half of the combinations in f64. Sums of halves round, which functions with jumps would show, and sums of bools are
+  // no bools and those of u8 wrap: no partial inputs there.
+  constexpr DType kByChance[] = {DType::f32, DType::f32, DType::bf16,   DType::f16,
+                                 DType::i64, DType::i32, DType::boolean};
+  uint64_t chance = mix(r, 1) % 14;
+  if (chance < 7) p.dtype = kByChance[chance];
+  bool sums = size_of(p.dtype) >= 4;
+  if ((partial && !sums) || (!is_floating(p.dtype) && !c.integers)) p.dtype = DType::f64;
   if (mix(r, 2) % 4 == 0) p.form = Form::strided;
   if (mix(r, 3) % 4 == 0) p.needs = static_cast<uint32_t>(mix(r, 4));
   if (mix(r, 5) % 3 == 0) p.live = static_cast<uint32_t>(mix(r, 6));
@@ -120,7 +126,7 @@ void run_combination(const OpCase& c, const Reference& ref, const Plan& plan, st
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (!(plan.live >> k & 1) || !outputs[k].defined() || !outputs[k].requires_grad()) continue;
     const LayoutData* layout = outputs[k].impl()->layout;
-    bool as_terms = mix(plan.seed, 50 + k) % 3 == 0 && plan.dtype != DType::bf16;
+    bool as_terms = mix(plan.seed, 50 + k) % 3 == 0 && !is_half(plan.dtype);
     seeds[k].partial = as_terms ? autograd::replicated_axes(layout) & static_cast<uint32_t>(mix(plan.seed, 60 + k)) : 0;
     const LayoutData* held = autograd::gradient_layout(layout, seeds[k].partial);
     seeds[k].block = place(ref.cotangents[k], outputs[k].dtype(), held, plan.seed + k, plan.form).local();
@@ -147,7 +153,7 @@ Seen see(const OpCase& c, const Reference& ref, const Plan& plan, std::span<cons
     }
     inputs.push_back(
         place(ref.inputs[i], c.dtype(i, plan.dtype), layouts[i][choice[i]].data(), mix(plan.seed, i), plan.form));
-    if (c.differentiable(i) && (plan.needs >> i & 1)) inputs[i].set_requires_grad(true);
+    if (c.differentiable(i) && is_floating(plan.dtype) && (plan.needs >> i & 1)) inputs[i].set_requires_grad(true);
     inputs[i].impl()->parameter = plan.parameters >> i & 1;
   }
   seen.line = prefix + " " + describe_inputs(inputs);
@@ -162,7 +168,7 @@ Seen see(const OpCase& c, const Reference& ref, const Plan& plan, std::span<cons
 std::string gradient_fault(const OpCase& c, const Reference& ref, const Plan& plan, std::span<const Seen* const> ranks,
                            const dist::MeshState& mesh, double tolerance) {
   for (size_t i = 0; i < c.inputs.size(); ++i) {
-    if (!c.differentiable(i) || !(plan.needs >> i & 1)) continue;
+    if (!c.differentiable(i) || !is_floating(plan.dtype) || !(plan.needs >> i & 1)) continue;
     std::string name = "gradient of input " + std::to_string(i) + ": ";
     std::vector<const Held*> held;
     for (const Seen* seen : ranks)
@@ -195,17 +201,20 @@ std::string fault_of(const OpCase& c, const Reference& ref, const Plan& plan, st
       return "other collectives on other ranks: " + ranks[0]->collectives + "and " + seen->collectives;
   }
   if (!ranks[0]->error.empty()) return "threw " + ranks[0]->error;
-  double tolerance = (plan.dtype == DType::f64 ? 1e-12 : 4 * default_tolerance(plan.dtype)) * c.slack();
+  auto tolerance_of = [&](DType dtype) {
+    return (dtype == DType::f64 ? 1e-12 : 4 * default_tolerance(dtype)) * c.slack();
+  };
   for (size_t k = 0; k < ref.outputs.size(); ++k) {
     std::vector<const Held*> held;
     for (const Seen* seen : ranks)
       if (seen->outputs[k]) held.push_back(&*seen->outputs[k]);
     if (held.empty()) continue;
     if (held.size() != ranks.size()) return "output " + std::to_string(k) + " is missing on some ranks";
-    std::string d = check_held(held, mesh, ref.outputs[k], tolerance);
+    std::string d = check_held(held, mesh, ref.outputs[k],
+                               tolerance_of(is_floating(plan.dtype) ? plan.dtype : ref.outputs[k].dtype));
     if (!d.empty()) return "output " + std::to_string(k) + ": " + d;
   }
-  return gradient_fault(c, ref, plan, ranks, mesh, 4 * tolerance);
+  return gradient_fault(c, ref, plan, ranks, mesh, 4 * tolerance_of(plan.dtype));
 }
 
 class LayoutRun {

@@ -12,17 +12,21 @@ Values Reference::gradient(size_t input, uint32_t live) const {
 
 Reference reference_of(const OpCase& c, DType dtype) {
   Reference ref;
+  if (!is_floating(dtype) && !c.integers) return ref;
   try {
+    std::vector<Values> values = is_floating(dtype) ? c.values : integer_values(c, dtype);
     std::vector<Tensor> inputs;
     for (size_t i = 0; i < c.inputs.size(); ++i) {
-      ref.inputs.push_back(rounded(c.values[i], c.dtype(i, dtype)));
-      inputs.push_back(c.inputs[i].absent ? Tensor() : make_tensor(ref.inputs[i], c.dtype(i, DType::f64)));
-      if (c.differentiable(i)) inputs[i].set_requires_grad(true);
+      ref.inputs.push_back(rounded(values[i], c.dtype(i, dtype)));
+      DType computed = c.dtype(i, is_floating(dtype) ? DType::f64 : dtype);
+      inputs.push_back(c.inputs[i].absent ? Tensor() : make_tensor(ref.inputs[i], computed));
+      if (c.differentiable(i) && is_floating(dtype)) inputs[i].set_requires_grad(true);
     }
     std::vector<Tensor> outputs = run_op(*c.op, c.attributes(), inputs);
     for (const Tensor& y : outputs) ref.outputs.push_back(values_of(y));
     ref.cotangents = cotangents_for(c, outputs);
-    for (Values& v : ref.cotangents) v = rounded(v, dtype);
+    if (is_floating(dtype))
+      for (Values& v : ref.cotangents) v = rounded(v, dtype);
     ref.gradients.assign(inputs.size(), std::vector<Values>(outputs.size()));
     for (size_t k = 0; k < outputs.size(); ++k) {
       if (!outputs[k].requires_grad()) continue;

@@ -18,7 +18,7 @@ struct Reference {
   Values gradient(size_t input, uint32_t live) const;
 };
 
-/// For inputs of `dtype` (rounded), in f64.
+/// For floating inputs of `dtype` (rounded), computed in f64; for integers, computed in that dtype, without gradients.
 Reference reference_of(const OpCase& c, DType dtype);
 
 }  // namespace cleave::test

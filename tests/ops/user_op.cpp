@@ -11,6 +11,10 @@
 
 using namespace cleave::test;
 
+// An op without a layout rule does not compile.
+static_assert(!std::is_default_constructible_v<LayoutRule>);
+static_assert(std::is_convertible_v<Rule (*)(const RuleCall&), LayoutRule>);
+
 namespace {
 
 // y = x w and z = 2 x: where w's columns are split, y is S and z is R, and so are the parts of x's gradient.

@@ -35,7 +35,7 @@ Tensor block(const Case& c, const Tensor& x, const char* between) {
   auto place = [&](const Tensor& t, const char* text) {
     return t.is_distributed() ? dist::redistribute(t, c.mesh.layout(text)) : t;
   };
-  if (std::string(between) != "-, -, -") h = place(h, "-, -, -");
+  if (std::string(between) == "-, tp, -") h = place(h, "-, -, -");
   Tensor a = gelu(linear(h, c.up, c.up_bias)) * linear(h, c.up);
   return x + place(linear(a, c.down, c.down_bias), between);
 }

@@ -39,6 +39,7 @@ victim=
 interrupted() {
   local signal=$1 expected=$2 pattern=$3 pid start i
   name="$signal: ${*:4}"
+  : >"$folder/out"
   "${@:4}" --steps 100000000 >"$folder/out" 2>&1 &
   pid=$!
   for ((i = 0; i < 300; ++i)); do

@@ -178,7 +178,9 @@ class Resolver {
 
   // A sum of bools is no bool, and terms of u8 wrap: what counts them later would count wrong.
   bool exact_terms(const ResolvedRow& row) const {
-    auto narrow_terms = [](const LayoutData* l, const TensorType& type) { return l && l->partial && size_of(type.dtype) == 1; };
+    auto narrow_terms = [](const LayoutData* l, const TensorType& type) {
+      return l && l->partial && size_of(type.dtype) == 1;
+    };
     for (size_t i = 0; i < row.in.size(); ++i)
       if (narrow_terms(row.in[i], call_.in[i])) return false;
     for (size_t i = 0; i < row.out.size(); ++i)

@@ -3,7 +3,7 @@
 # with it and a user needs find_package(cleave) alone.
 
 set(CLEAVE_LINK_LIBRARIES)
-set(CLEAVE_FEATURES ONEDNN BLAS EIGEN MPI OPENMP)
+set(CLEAVE_FEATURES ONEDNN BLAS MPI OPENMP)
 
 # cleave_feature(NAME FOUND reason): decides CLEAVE_WITH_<NAME> from the option and what was found.
 macro(cleave_feature name found detail package)
@@ -51,40 +51,30 @@ if(CLEAVE_WITH_ONEDNN)
   list(APPEND CLEAVE_LINK_LIBRARIES ${CLEAVE_ONEDNN_LIBRARY})
 endif()
 
-# OpenBLAS: f64, and f32 without oneDNN. The OpenMP build comes first: its number of threads is OpenMP's, which is per
-# calling thread, while the pthread build has one pool and one setting for all ranks of the process. --------------------
-find_library(CLEAVE_BLAS_LIBRARY openblas
-             PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp /usr/lib/openblas-openmp NO_DEFAULT_PATH)
-find_library(CLEAVE_BLAS_LIBRARY openblas)
-get_filename_component(flavour "${CLEAVE_BLAS_LIBRARY}" DIRECTORY)
-get_filename_component(flavour "${flavour}" NAME)
-find_path(CLEAVE_BLAS_INCLUDE cblas.h
-          PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/${flavour} NO_DEFAULT_PATH)
-find_path(CLEAVE_BLAS_INCLUDE cblas.h PATH_SUFFIXES openblas)
-mark_as_advanced(CLEAVE_BLAS_LIBRARY CLEAVE_BLAS_INCLUDE)
-set(found OFF)
-if(CLEAVE_BLAS_LIBRARY AND CLEAVE_BLAS_INCLUDE)
-  set(found ON)
-endif()
-cleave_feature(BLAS ${found} "OpenBLAS, ${CLEAVE_BLAS_LIBRARY}" libopenblas-openmp-dev)
-if(CLEAVE_WITH_BLAS)
-  cleave_private_include(${CLEAVE_BLAS_INCLUDE})
-  list(APPEND CLEAVE_LINK_LIBRARIES ${CLEAVE_BLAS_LIBRARY})
-endif()
-
-# Eigen: matrix products where neither is there ------------------------------------------------------------------------
-find_path(CLEAVE_EIGEN_INCLUDE Eigen/Core PATH_SUFFIXES eigen3)
-mark_as_advanced(CLEAVE_EIGEN_INCLUDE)
-set(found OFF)
-if(CLEAVE_EIGEN_INCLUDE)
-  set(found ON)
-endif()
-cleave_feature(EIGEN ${found} "headers in ${CLEAVE_EIGEN_INCLUDE}" libeigen3-dev)
-if(CLEAVE_WITH_EIGEN)
-  cleave_private_include(${CLEAVE_EIGEN_INCLUDE})
-endif()
-if(NOT CLEAVE_WITH_BLAS AND NOT CLEAVE_WITH_EIGEN)
-  message(FATAL_ERROR "no provider of f64 matrix products: install libopenblas-openmp-dev or libeigen3-dev")
+# OpenBLAS: f32 without oneDNN. The OpenMP build comes first: its number of threads is OpenMP's, which is per calling
+# thread, while the pthread build has one pool and one setting for all ranks of the process. -----------------------------
+if(CLEAVE_WITH_ONEDNN AND CLEAVE_BLAS STREQUAL "AUTO")
+  set(CLEAVE_WITH_BLAS 0)
+  set(CLEAVE_WHY_BLAS "not needed beside oneDNN")
+else()
+  find_library(CLEAVE_BLAS_LIBRARY openblas
+               PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp /usr/lib/openblas-openmp NO_DEFAULT_PATH)
+  find_library(CLEAVE_BLAS_LIBRARY openblas)
+  get_filename_component(flavour "${CLEAVE_BLAS_LIBRARY}" DIRECTORY)
+  get_filename_component(flavour "${flavour}" NAME)
+  find_path(CLEAVE_BLAS_INCLUDE cblas.h
+            PATHS /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/${flavour} NO_DEFAULT_PATH)
+  find_path(CLEAVE_BLAS_INCLUDE cblas.h PATH_SUFFIXES openblas)
+  mark_as_advanced(CLEAVE_BLAS_LIBRARY CLEAVE_BLAS_INCLUDE)
+  set(found OFF)
+  if(CLEAVE_BLAS_LIBRARY AND CLEAVE_BLAS_INCLUDE)
+    set(found ON)
+  endif()
+  cleave_feature(BLAS ${found} "OpenBLAS, ${CLEAVE_BLAS_LIBRARY}" libopenblas-openmp-dev)
+  if(CLEAVE_WITH_BLAS)
+    cleave_private_include(${CLEAVE_BLAS_INCLUDE})
+    list(APPEND CLEAVE_LINK_LIBRARIES ${CLEAVE_BLAS_LIBRARY})
+  endif()
 endif()
 
 # MPI: only its C interface; only dist/mpi compiles against it ---------------------------------------------------------

@@ -7,7 +7,7 @@ option(CLEAVE_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
 option(CLEAVE_WERROR "Treat warnings as errors" OFF)
 set(CLEAVE_SANITIZE "" CACHE STRING "Sanitizers for everything built here: address,undefined or thread")
 
-foreach(feature ONEDNN BLAS EIGEN MPI OPENMP)
+foreach(feature ONEDNN BLAS MPI OPENMP)
   set(CLEAVE_${feature} AUTO CACHE STRING "Use it: AUTO (if found), ON (else fail), OFF")
   set_property(CACHE CLEAVE_${feature} PROPERTY STRINGS AUTO ON OFF)
 endforeach()

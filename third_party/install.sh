@@ -6,14 +6,15 @@ set -eu
 build=(
   g++ cmake ninja-build ccache pkg-config # tools
   libdnnl-dev                             # matrix products, f32 and bf16
-  libopenblas-openmp-dev                  # matrix products, f64
-  libeigen3-dev                           # matrix products without the two above
   libopenmpi-dev openmpi-bin              # ranks as processes
   libfmt-dev libtomlplusplus-dev          # text: messages, plan files
   libcli11-dev nlohmann-json3-dev         # tools: arguments, logs, checkpoints' headers
   doctest-dev                             # tests
 )
-check=(clang-format-14)
+check=(
+  clang-format-14
+  libopenblas-openmp-dev # matrix products in f32 of a build without oneDNN
+)
 
 case ${1:-build} in
   build) wanted=("${build[@]}") ;;

@@ -32,8 +32,10 @@ struct Call {
 
 std::string text_of(const OperandLetters& letters) {
   std::string out;
-  for (const DimLetters& d : letters)
-    out += d.size() == 1 ? std::string(d.begin(), d.end()) : "(" + std::string(d.begin(), d.end()) + ")";
+  for (const DimLetters& d : letters) {
+    std::string dim(d.begin(), d.end());
+    out.append(d.size() == 1 ? "" : "(").append(dim).append(d.size() == 1 ? "" : ")");
+  }
   return out;
 }
 

@@ -21,18 +21,11 @@ void add_into(Tensor& acc, bool& owned, const Tensor& x) {
   detail::accumulate_view(acc.device(), x.impl()->view, acc.impl()->view);
 }
 
-// The rank whose coordinates on `axes` are all 0 keeps a term that is the same on all of them.
-bool is_first(const LayoutData* layout, AxisMask axes) {
-  for (size_t a = 0; axes >> a; ++a)
-    if ((axes >> a & 1) && layout->mesh->coordinates()[a] != 0) return false;
-  return true;
-}
-
 }  // namespace
 
 void keep_on_first(Cotangent& cotangent, const LayoutData* layout, AxisMask axes) {
   if (!axes) return;
-  if (!is_first(layout, axes)) cotangent.value = zeros_like(cotangent.value);
+  if (!layout->mesh->is_first(axes)) cotangent.value = zeros_like(cotangent.value);
   cotangent.partial |= axes;
 }
 
@@ -67,7 +60,7 @@ Cotangent Slots::sum(const LayoutData* layout) {
   Cotangent out{{}, mask};
   bool owned = false;
   for (Term& t : terms_) {
-    if (!is_first(layout, mask & ~t.value.partial)) continue;
+    if (layout && !layout->mesh->is_first(mask & ~t.value.partial)) continue;
     if (!out.value.defined()) {
       out.value = t.value.value;
       owned = t.owned;

@@ -26,6 +26,13 @@ class MeshState {
   bool member() const { return member_; }
   /// This rank's coordinates; zeros if it is no member.
   const std::array<int, kMaxAxes>& coordinates() const { return coordinates_; }
+  /// Whether this rank is the first along all of these axes: the one that keeps the value of a tensor made partial on
+  /// them.
+  bool is_first(AxisMask axes) const {
+    for (size_t a = 0; axes >> a; ++a)
+      if ((axes >> a & 1) && coordinates_[a] != 0) return false;
+    return true;
+  }
   std::array<int, kMaxAxes> coordinates_of(int index) const;  ///< of the index-th rank of the mesh
   int index_of(const std::array<int, kMaxAxes>& coordinates) const;
   /// Coordinates of the ranks of `communicator(mask)`, in its order.

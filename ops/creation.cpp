@@ -42,10 +42,7 @@ Fresh fresh(const char* op, const Shape& shape, DType dtype, const TensorOptions
 // A partial tensor's first rank holds the value, the others hold zeros.
 bool holds_value(const Tensor& x) {
   const dist::LayoutData* layout = x.impl()->layout;
-  if (!layout) return true;
-  for (size_t a = 0; layout->partial >> a; ++a)
-    if ((layout->partial >> a & 1) && layout->mesh->coordinates()[a] != 0) return false;
-  return true;
+  return !layout || layout->mesh->is_first(layout->partial);
 }
 
 template <class Attributes>

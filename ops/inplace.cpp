@@ -24,10 +24,7 @@ void require_writable(const char* op, const Tensor& x) {
 // A value that is not zero cannot be put into a partial tensor on every rank: the first holds it.
 bool holds_value(const Tensor& x) {
   const dist::LayoutData* layout = x.impl()->layout;
-  if (!layout) return true;
-  for (size_t a = 0; layout->partial >> a; ++a)
-    if ((layout->partial >> a & 1) && layout->mesh->coordinates()[a] != 0) return false;
-  return true;
+  return !layout || layout->mesh->is_first(layout->partial);
 }
 
 // The source's block under the destination's layout.

@@ -67,10 +67,8 @@ Tensor without_partial(const Tensor& g) {
 bool counts_here(const Tensor& g) {
   const dist::LayoutData* layout = g.impl()->layout;
   if (!layout) return true;
-  if (!layout->mesh->member()) return false;
-  for (int a = 0; a < static_cast<int>(layout->mesh->axes().size()); ++a)
-    if (layout->dim_of(a) < 0 && layout->mesh->coordinates()[static_cast<size_t>(a)] != 0) return false;
-  return true;
+  const dist::MeshState& mesh = *layout->mesh;
+  return mesh.member() && mesh.is_first(mesh.all_axes() & ~layout->split());
 }
 
 /// The ranks over which terms are added up: those of the one mesh if it has all ranks, else all ranks of the world.

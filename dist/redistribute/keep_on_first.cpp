@@ -8,11 +8,7 @@
 namespace cleave::dist::steps {
 
 Tensor keep_on_first(const Tensor& x, const Step& step) {
-  const MeshState& mesh = *step.before->mesh;
-  bool first = true;
-  for (size_t a = 0; a < mesh.axes().size(); ++a)
-    if (step.axes & axis_bit(static_cast<int>(a))) first = first && mesh.coordinates()[a] == 0;
-  if (first || step.after->op != ReduceOp::sum) return relabel(x, step.after);
+  if (step.before->mesh->is_first(step.axes) || step.after->op != ReduceOp::sum) return relabel(x, step.after);
   Tensor out = make_block(x, step.after);
   cleave::detail::fill_view(x.device(), out.impl()->view, 0);
   return out;

@@ -61,7 +61,7 @@ void cat_backward(const BackwardCall& c, std::span<Tensor> out) {
   int64_t dim = c.attributes.as<CatAttributes>().dim, at = 0;
   for (size_t i = 0; i < out.size(); ++i) {
     View v = piece(c.grads[0].impl()->view, dim, at, c.input_shape(i));
-    if (i >= c.needs.size() || c.needs[i]) out[i] = detail::make_view(c.grads[0], v, v.shape, nullptr);
+    if (c.needs[i]) out[i] = detail::make_view(c.grads[0], v, v.shape, nullptr);
     at += c.input_shape(i)[dim];
   }
 }

@@ -45,18 +45,26 @@ struct LocalizeCall {
   Shape out_offset(size_t i) const;
 };
 
+/// What the tape knows of an input, saved or not. An absent input has the empty shape.
+struct BackwardInput {
+  Shape shape;  ///< of this rank's block
+  Shape global;
+  DType dtype = DType::f32;
+  const dist::LayoutData* layout = nullptr;
+};
+
 /// The local computation's gradient. All tensors are this rank's blocks, plain and off the tape.
 struct BackwardCall {
   const OpDef& op;
-  Attributes attributes;                 ///< as localized
-  std::span<const Tensor> inputs;        ///< undefined unless saved
-  std::span<const Tensor> outputs;       ///< undefined unless saved
-  std::span<const Tensor> grads;         ///< by output; undefined: zero
-  std::span<const View> input_views;     ///< shapes and dtypes of the inputs' blocks (strides and data mean nothing)
-  std::span<const Shape> input_globals;  ///< their global shapes
-  std::span<const bool> needs;           ///< by input
-  const Shape& input_shape(size_t i) const { return input_views[i].shape; }
-  DType input_dtype(size_t i) const { return input_views[i].dtype; }
+  Attributes attributes;            ///< as localized
+  std::span<const Tensor> inputs;   ///< undefined unless saved
+  std::span<const Tensor> outputs;  ///< undefined unless saved
+  std::span<const Tensor> grads;    ///< by output; undefined: zero
+  std::span<const BackwardInput> types;
+  std::span<const bool> needs;  ///< by input
+  const Shape& input_shape(size_t i) const { return types[i].shape; }
+  const Shape& input_global(size_t i) const { return types[i].global; }
+  DType input_dtype(size_t i) const { return types[i].dtype; }
 };
 
 /// Bit masks of the inputs and outputs that the tape keeps.

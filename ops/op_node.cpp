@@ -1,6 +1,7 @@
 #include <cleave/ops/op_node.h>
 
 #include <cstring>
+#include <memory>
 
 namespace cleave {
 
@@ -20,20 +21,21 @@ OpNode::OpNode(const OpDef& op, Attributes attributes, Inputs in, std::span<Tens
     : Node(op.name, autograd::Producer::local_several), op_(op), attributes_size_(attributes.size()) {
   if (attributes.size() > attributes_.size()) throw Error(op_message(op.name, "attributes are too large for the tape"));
   if (attributes.size()) std::memcpy(attributes_.data(), attributes.data(), attributes.size());
-  saved_inputs_.resize(in.size());
+  inputs.reserve(in.size());
+  outputs.reserve(out.size());
+  types_.resize(in.size());
+  saved_.resize(in.size() + out.size());
   for (size_t i = 0; i < in.size(); ++i) {
     const Tensor& x = *in[i];
     add_input(x);
-    input_views_.push_back(x.defined() ? x.impl()->view : View{});
-    input_views_.back().data = nullptr;
-    input_globals_.push_back(x.defined() ? x.impl()->global : Shape{});
-    input_layouts_.push_back(x.defined() ? x.impl()->layout : nullptr);
-    if (x.defined() && bit(op.saves.inputs, i)) saved_inputs_[i].save(x);
+    if (!x.defined()) continue;
+    const detail::TensorImpl& impl = *x.impl();
+    types_[i] = {impl.view.shape, impl.global, impl.view.dtype, impl.layout};
+    if (bit(op.saves.inputs, i)) saved_[i].save(x);
   }
-  saved_outputs_.resize(out.size());
   for (size_t i = 0; i < out.size(); ++i) {
     add_output(out[i], bit(op.differentiable_outputs, i));
-    if (bit(op.saves.outputs, i)) saved_outputs_[i].save(block_of(out[i]));
+    if (bit(op.saves.outputs, i)) saved_[in.size() + i].save(block_of(out[i]));
   }
   absent_ = out[0].impl()->absent;
   if (live_inputs() == 1) set_kind(autograd::Producer::local_single);
@@ -66,32 +68,28 @@ std::vector<Cotangent> OpNode::backward(std::span<const Cotangent> given) {
     grads.push_back(cotangents[i].value);
     if (grads.back().defined()) states.push_back({outputs[i].layout, cotangents[i].partial});
   }
-  std::array<bool, 64> needs{};
-  std::vector<bool> needed;
+  auto needs = std::make_unique<bool[]>(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (i < needs.size()) needs[i] = inputs[i].live();
-    const Tensor& saved = saved_inputs_[i].get(op_.name);
+    needs[i] = inputs[i].live();
+    const Tensor& saved = saved_[i].get(op_.name);
     in_values.push_back(saved.defined() ? block_of(saved) : Tensor());
   }
-  for (const auto& s : saved_outputs_) out_values.push_back(s.get(op_.name));
+  for (size_t i = inputs.size(); i < saved_.size(); ++i) out_values.push_back(saved_[i].get(op_.name));
   if (absent_) {
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i].live()) result[i] = detail::make_tensor(input_views_[i].shape, input_views_[i].dtype, Device::Meta);
+      if (inputs[i].live()) result[i] = detail::make_tensor(types_[i].shape, types_[i].dtype, Device::Meta);
   } else {
-    op_.backward({op_, attributes(), in_values, out_values, grads, input_views_, input_globals_,
-                  std::span(needs.data(), inputs.size())},
-                 result);
+    op_.backward({op_, attributes(), in_values, out_values, grads, types_, {needs.get(), inputs.size()}}, result);
   }
   std::vector<Cotangent> out(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (result[i].defined()) out[i] = {std::move(result[i]), autograd::input_mask(input_layouts_[i], states)};
+    if (result[i].defined()) out[i] = {std::move(result[i]), autograd::input_mask(types_[i].layout, states)};
   return out;
 }
 
 void OpNode::release_saved() {
   released_ = true;
-  for (auto& s : saved_inputs_) s.value = {};
-  for (auto& s : saved_outputs_) s.value = {};
+  for (auto& s : saved_) s.value = {};
 }
 
 }  // namespace cleave

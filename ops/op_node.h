@@ -18,10 +18,8 @@ class OpNode : public autograd::Node {
   const OpDef& op_;
   alignas(16) std::array<std::byte, 256> attributes_;
   size_t attributes_size_;
-  std::vector<View> input_views_;
-  std::vector<Shape> input_globals_;
-  std::vector<const dist::LayoutData*> input_layouts_;
-  std::vector<autograd::SavedTensor> saved_inputs_, saved_outputs_;
+  std::vector<BackwardInput> types_;          // of the inputs
+  std::vector<autograd::SavedTensor> saved_;  // inputs, then outputs; undefined where not saved
   bool absent_ = false, released_ = false;
 };
 

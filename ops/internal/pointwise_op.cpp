@@ -38,7 +38,7 @@ Cost cost(std::span<const View* const> in, std::span<const View* const> out, con
 }
 
 Tensor unbroadcast(const BackwardCall& call, size_t input, const Tensor& gradient) {
-  const Shape &to = call.input_shape(input), &global = call.input_globals[input], &from = gradient.shape();
+  const Shape &to = call.input_shape(input), &global = call.input_global(input), &from = gradient.shape();
   DType dtype = call.input_dtype(input);
   if (to == from) return gradient.dtype() == dtype ? gradient : detail::dense_copy(gradient, dtype);
   static constexpr Kernel sum{.cpu = [](const KernelCall& c) { cpu::reduce(cpu::Reduce::sum, *c.in[0], *c.out[0]); }};

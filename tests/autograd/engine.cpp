@@ -142,3 +142,12 @@ TEST_CASE("meta tensors infer, also backward") {
   sum(y).backward();
   CHECK(w.grad().shape() == Shape{3, 4});
 }
+
+TEST_CASE("an op may have any number of inputs") {
+  std::vector<Tensor> parts;
+  for (int i = 0; i < 100; ++i) parts.push_back(leaf({double(i)}, {1}));
+  Tensor y = sum(square(cat(parts)));
+  y.backward();
+  for (int i = 0; i < 100; ++i)
+    CHECK(to_vector<double>(parts[static_cast<size_t>(i)].grad()) == std::vector<double>{2.0 * i});
+}

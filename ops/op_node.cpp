@@ -10,7 +10,8 @@ using autograd::OutputState;
 
 namespace {
 
-bool bit(uint32_t mask, size_t i) { return mask >> i & 1; }
+// Ops with more inputs than bits (cat) save none of them.
+bool bit(uint32_t mask, size_t i) { return i < 32 && (mask >> i & 1); }
 
 // A handle of its own to the same block: an output that kept itself would keep its node, which keeps it.
 Tensor block_of(const Tensor& x) { return x.local(); }

@@ -43,7 +43,7 @@ OpNode::OpNode(const OpDef& op, Attributes attributes, Inputs in, std::span<Tens
 }
 
 // Rule B1: what other outputs make partial, this one's cotangent must be too.
-dist::AxisMask OpNode::promote(std::vector<Cotangent>& cotangents) const {
+void OpNode::promote(std::vector<Cotangent>& cotangents) const {
   std::vector<OutputState> live;
   for (size_t i = 0; i < cotangents.size(); ++i)
     if (cotangents[i].value.defined()) live.push_back({outputs[i].layout, cotangents[i].partial});
@@ -53,7 +53,6 @@ dist::AxisMask OpNode::promote(std::vector<Cotangent>& cotangents) const {
     autograd::keep_on_first(cotangents[i], outputs[i].layout,
                             axes & autograd::replicated_axes(outputs[i].layout) & ~cotangents[i].partial);
   }
-  return axes;
 }
 
 std::vector<Cotangent> OpNode::backward(std::span<const Cotangent> given) {

@@ -13,7 +13,7 @@ class OpNode : public autograd::Node {
 
  private:
   Attributes attributes() const { return {attributes_.data(), attributes_size_}; }
-  dist::AxisMask promote(std::vector<autograd::Cotangent>& cotangents) const;
+  void promote(std::vector<autograd::Cotangent>& cotangents) const;
 
   const OpDef& op_;
   alignas(16) std::array<std::byte, 256> attributes_;

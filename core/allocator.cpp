@@ -11,6 +11,10 @@
 #include <mutex>
 #include <vector>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 namespace cleave {
 namespace detail {
 namespace {
@@ -18,7 +22,19 @@ namespace {
 constexpr size_t kAlign = 64;
 constexpr size_t kPage = 4096;
 
+constexpr size_t kHugePage = size_t{2} << 20;
+
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+// Large blocks ask for huge pages: fewer faults, and products of strided matrices miss the TLB less.
+void* allocate_pages(size_t bytes) {
+  if (bytes < kHugePage) return std::aligned_alloc(kAlign, bytes);
+  void* data = std::aligned_alloc(kHugePage, bytes);
+#if defined(MADV_HUGEPAGE)
+  if (data) madvise(data, bytes, MADV_HUGEPAGE);
+#endif
+  return data;
+}
 
 std::string mebibytes(int64_t bytes) {
   char text[32];
@@ -115,10 +131,10 @@ class Allocator {
   }
 
   void* from_system(size_t bytes) {
-    void* data = std::aligned_alloc(kAlign, bytes);
+    void* data = allocate_pages(bytes);
     if (!data) {
       trim();
-      data = std::aligned_alloc(kAlign, bytes);
+      data = allocate_pages(bytes);
     }
     if (!data) out_of_memory(bytes);
     ++stats_.system_allocations;

@@ -50,12 +50,17 @@ void attention_kernel(const KernelCall& c) {
 }
 
 // Heads beside each other, as the projection behind reads them: its transposed view is dense.
-Dims attention_order(size_t output) { return output == 0 ? Dims{0, 2, 1, 3} : Dims{}; }
+// As models project them: [B, T, H, D], so that neither heads nor their gradients are turned.
+const Dims kByPosition{0, 2, 1, 3};
+Dims attention_order(size_t output) { return output == 0 ? kByPosition : Dims{}; }
 
 void attention_backward(const BackwardCall& c, std::span<Tensor> out) {
   const Tensor& g = c.grads[0];
   Tensor d[3];
-  for (size_t i = 0; i < 3; ++i) d[i] = detail::make_tensor(c.input_shape(i), c.input_dtype(i), g.device());
+  for (size_t i = 0; i < 3; ++i) {
+    d[i] = detail::make_tensor(c.input_shape(i), c.input_dtype(i), g.device());
+    lay_out(d[i].impl()->view, kByPosition);
+  }
   static constexpr Kernel kernel{.cpu = [](const KernelCall& k) {
     cpu::attention_backward(*k.in[0], *k.in[1], *k.in[2], k.in[3], k.attributes.as<AttentionBlock>(), *k.in[4],
                             *k.in[5], *k.in[6], *k.out[0], *k.out[1], *k.out[2]);

@@ -39,15 +39,6 @@ Tensor view_output(const OpDef& op, size_t output, const Tensor& x, const Shape&
   return out;
 }
 
-// The strides of a dense block whose dims lie in `order`, major to minor.
-void lay_out(View& view, const Dims& order) {
-  int64_t step = 1;
-  for (int i = order.rank() - 1; i >= 0; --i) {
-    view.strides[order[i]] = step;
-    step *= std::max<int64_t>(view.shape[order[i]], 1);
-  }
-}
-
 void run(const OpDef& op, Inputs in, Attributes attributes, std::span<Tensor> out) {
   if (op.memory_order)
     for (size_t i = 0; i < out.size(); ++i)

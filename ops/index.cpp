@@ -60,8 +60,8 @@ void embedding_backward(const BackwardCall& c, std::span<Tensor> out) {
     cpu::add_rows(*k.in[0], *k.in[1], k.attributes.as<IndexAttributes>().first, *k.out[0]);
   }};
   if (c.needs[0])
-    out[0] =
-        run_kernel(kernel, "embedding", {&c.grads[0], &c.inputs[1]}, c.input_shape(0), c.input_dtype(0), c.attributes);
+    out[0] = run_kernel(kernel, "embedding", {&c.grads[0], &c.inputs[1]}, c.input_shape(0), c.gradient_dtype(0),
+                        c.attributes);
 }
 
 void infer_index_select(const InferCall& call, std::span<OutputType> out) {

@@ -63,7 +63,7 @@ Tensor transposed(const Tensor& x) {
 }
 
 // The product summed over the leading dims that broadcasting added to the operand.
-Tensor product(const Tensor& a, const Tensor& b, const Shape& shape) {
+Tensor product(const Tensor& a, const Tensor& b, const Shape& shape, DType dtype) {
   Shape full;
   int rank = std::max(a.dim(), b.dim());
   full.resize(rank);
@@ -74,7 +74,7 @@ Tensor product(const Tensor& a, const Tensor& b, const Shape& shape) {
   }
   full[rank - 2] = a.shape()[a.dim() - 2];
   full[rank - 1] = b.shape().back();
-  Tensor out = run_kernel(kMatmul, "matmul", {&a, &b}, full, a.dtype());
+  Tensor out = run_kernel(kMatmul, "matmul", {&a, &b}, full, dtype);
   if (full == shape) return out;
   Shape kept = full;
   int added = rank - shape.rank();
@@ -103,12 +103,12 @@ Tensor flat_rows(const Tensor& x) {
 
 void matmul_backward(const BackwardCall& c, std::span<Tensor> out) {
   const Tensor &a = c.inputs[0], &b = c.inputs[1], &g = c.grads[0];
-  if (c.needs[0]) out[0] = product(g, transposed(b), c.input_shape(0));
+  if (c.needs[0]) out[0] = product(g, transposed(b), c.input_shape(0), c.gradient_dtype(0));
   if (!c.needs[1]) return;
   if (is_flat(g, c.input_shape(1)))
-    out[1] = product(transposed(flat_rows(a)), flat_rows(g), c.input_shape(1));
+    out[1] = product(transposed(flat_rows(a)), flat_rows(g), c.input_shape(1), c.gradient_dtype(1));
   else
-    out[1] = product(transposed(a), g, c.input_shape(1));
+    out[1] = product(transposed(a), g, c.input_shape(1), c.gradient_dtype(1));
 }
 
 Cost matmul_cost(std::span<const View* const> in, std::span<const View* const> out, const Attributes&) {
@@ -225,15 +225,16 @@ void linear_backward(const BackwardCall& c, std::span<Tensor> out) {
   Tensor g = as_matrix(c.grads[0], c.input_shape(1).rank() - n);
   if (c.needs[0]) {
     Tensor w = as_matrix(c.inputs[1], n);
-    out[0] = reshaped(product(g, w, {g.shape()[0], w.shape()[1]}), c.input_shape(0));
+    out[0] = reshaped(product(g, w, {g.shape()[0], w.shape()[1]}, c.gradient_dtype(0)), c.input_shape(0));
   }
   if (c.needs[1]) {
     Tensor x = as_matrix(c.inputs[0], n);
-    out[1] = reshaped(product(transposed(g), x, {g.shape()[1], x.shape()[1]}), c.input_shape(1));
+    Shape shape{g.shape()[1], x.shape()[1]};
+    out[1] = reshaped(product(transposed(g), x, shape, c.gradient_dtype(1)), c.input_shape(1));
   }
   if (c.needs[2]) {
     static constexpr Kernel sum{.cpu = [](const KernelCall& k) { cpu::reduce(cpu::Reduce::sum, *k.in[0], *k.out[0]); }};
-    out[2] = reshaped(run_kernel(sum, "sum", {&g}, {1, g.shape()[1]}, g.dtype()), c.input_shape(2));
+    out[2] = reshaped(run_kernel(sum, "sum", {&g}, {1, g.shape()[1]}, c.gradient_dtype(2)), c.input_shape(2));
   }
 }
 

@@ -68,7 +68,7 @@ const View* view_of(const Tensor& t) { return t.defined() ? &t.impl()->view : nu
 void norm_backward(const BackwardCall& c, std::span<Tensor> out, bool layer) {
   const Tensor& g = c.grads[0];
   for (size_t i = 0; i < out.size(); ++i)
-    if (c.needs[i]) out[i] = detail::make_tensor(c.input_shape(i), c.input_dtype(i), g.device());
+    if (c.needs[i]) out[i] = detail::make_tensor(c.input_shape(i), c.gradient_dtype(i), g.device());
   static constexpr Kernel layer_kernel{.cpu = [](const KernelCall& k) {
     cpu::layer_norm_backward(*k.in[0], k.in[1], *k.in[2], *k.in[3], *k.in[4],
                              static_cast<int>(k.attributes.as<NormAttributes>().dims), k.out[0], k.out[1], k.out[2]);

@@ -57,6 +57,14 @@ Shape broadcast_shapes(const char* op, const Tensor& a, const Tensor& b) {
   return out;
 }
 
+void lay_out(View& view, const Dims& order) {
+  int64_t step = 1;
+  for (int i = order.rank() - 1; i >= 0; --i) {
+    view.strides[order[i]] = step;
+    step *= std::max<int64_t>(view.shape[order[i]], 1);
+  }
+}
+
 Tensor run_kernel(const Kernel& kernel, const char* op, std::initializer_list<const Tensor*> in, const Shape& shape,
                   DType dtype, Attributes attributes) {
   std::array<const View*, 16> views;

@@ -50,6 +50,7 @@ struct BackwardInput {
   Shape shape;  ///< of this rank's block
   Shape global;
   DType dtype = DType::f32;
+  DType gradient_dtype = DType::f32;  ///< f32 for a leaf of 16 bits, whose gradients are summed so; else as `dtype`
   const dist::LayoutData* layout = nullptr;
 };
 
@@ -65,6 +66,8 @@ struct BackwardCall {
   const Shape& input_shape(size_t i) const { return types[i].shape; }
   const Shape& input_global(size_t i) const { return types[i].global; }
   DType input_dtype(size_t i) const { return types[i].dtype; }
+  /// In which the gradient of input i is summed: returned so it is not rounded first. `input_dtype` is right as well.
+  DType gradient_dtype(size_t i) const { return types[i].gradient_dtype; }
 };
 
 /// Bit masks of the inputs and outputs that the tape keeps.
@@ -154,6 +157,8 @@ Tensor apply(const OpDef& op, Attributes attributes, const T&... in) {
 }
 Tensor apply_list(const OpDef& op, Attributes attributes, std::span<const Tensor> in);
 
+/// Gives a dense block that nothing uses yet the strides of dims that lie in `order`, major to minor.
+void lay_out(View& view, const Dims& order);
 /// Runs a kernel on plain blocks outside the dispatcher, for backward functions: allocates an output of this type.
 Tensor run_kernel(const Kernel& kernel, const char* op, std::initializer_list<const Tensor*> in, const Shape& shape,
                   DType dtype, Attributes attributes = {});

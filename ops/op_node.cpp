@@ -31,7 +31,8 @@ OpNode::OpNode(const OpDef& op, Attributes attributes, Inputs in, std::span<Tens
     add_input(x);
     if (!x.defined()) continue;
     const detail::TensorImpl& impl = *x.impl();
-    types_[i] = {impl.view.shape, impl.global, impl.view.dtype, impl.layout};
+    DType dtype = impl.view.dtype, summed = is_half(dtype) && inputs[i].leaf.defined() ? DType::f32 : dtype;
+    types_[i] = {impl.view.shape, impl.global, dtype, summed, impl.layout};
     if (bit(op.saves.inputs, i)) saved_[i].save(x);
   }
   for (size_t i = 0; i < out.size(); ++i) {

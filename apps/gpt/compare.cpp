@@ -23,7 +23,11 @@ using cleave::Tensor;
 
 namespace {
 
-constexpr double kTolerance64 = 1e-10, kTolerance32 = 2e-5;
+constexpr double kTolerance64 = 1e-10, kTolerance32 = 2e-5, kTolerance16 = 2e-3;
+
+double tolerance_of(cleave::DType t) {
+  return t == cleave::DType::f64 ? kTolerance64 : t == cleave::DType::f32 ? kTolerance32 : kTolerance16;
+}
 
 double largest(const Tensor& x) { return numel(x) ? cleave::item<double>(cleave::amax(cleave::abs(x))) : 0; }
 
@@ -46,7 +50,7 @@ std::vector<Pair> pairs(const Trainer& split, const Trainer& single, Kind kind) 
 class Comparison {
  public:
   Comparison(bool print, cleave::DType dtype)
-      : print_(print), f64_(dtype == cleave::DType::f64), tolerance_(f64_ ? kTolerance64 : kTolerance32) {}
+      : print_(print), f64_(dtype == cleave::DType::f64), tolerance_(tolerance_of(dtype)) {}
 
   void number(int64_t step, const char* what, double split, double single) {
     double d = relative(split, single);

@@ -2,6 +2,8 @@
 
 #include <cleave/core/error.h>
 
+#include <map>
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -31,9 +33,11 @@ void add_model(CLI::App& app, Config& c) {
 
 void add_shape(CLI::App& app, int64_t& batch, DType& dtype) {
   app.add_option("--batch", batch, "sequences per step, over all ranks")->capture_default_str()->group("Model");
-  auto read = [&dtype](const std::string& text) { dtype = text == "f64" ? DType::f64 : DType::f32; };
-  app.add_option_function<std::string>("--dtype", read, "f32 or f64 [f32]")
-      ->check(CLI::IsMember({"f32", "f64"}).description(""))
+  static const std::map<std::string, DType> kinds{{"f32", DType::f32}, {"f64", DType::f64}, {"bf16", DType::bf16}};
+  auto read = [&dtype](const std::string& text) { dtype = kinds.at(text); };
+  app.add_option_function<std::string>("--dtype", read,
+                                       "f32, f64, or bf16: weights and activations of 16 bits, updated in f32 [f32]")
+      ->check(CLI::IsMember({"f32", "f64", "bf16"}).description(""))
       ->group("Model");
 }
 

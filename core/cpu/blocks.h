@@ -58,6 +58,26 @@ struct PairedDimensions {
   void coalesce();
   /// Removes dim d.
   Dim take(int d);
+  /// Calls f(from offset, to offset) for the elements [begin, end) of the row-major order.
+  template <class F>
+  void for_each(int64_t begin, int64_t end, F f) const {
+    int64_t at[kMaxDims] = {}, source = from.offset(begin), target = to.offset(begin);
+    for (int64_t rest = begin, d = rank() - 1; d >= 0; --d) {
+      at[d] = rest % to.size[d];
+      rest /= to.size[d];
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      f(source, target);
+      for (int d = rank() - 1; d >= 0; --d) {
+        source += from.stride[d];
+        target += to.stride[d];
+        if (++at[d] < to.size[d]) break;
+        at[d] = 0;
+        source -= from.stride[d] * to.size[d];
+        target -= to.stride[d] * to.size[d];
+      }
+    }
+  }
 };
 
 /// A shape whose dims of size above 1 are walked in the order in which `lead` has them in memory.

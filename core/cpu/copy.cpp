@@ -47,12 +47,13 @@ void copy_rows(PairedDimensions p, const char* src, char* dst, int64_t item, int
   int64_t pieces = (row.size + kGrain - 1) / kGrain, outer = p.to.count();
   auto run = CLEAVE_PICK(convert_loops).copy[kind];
   int64_t grain = std::max<int64_t>(1, kGrain / row.size);
+  if (pieces > 1) p.add({pieces, kGrain * row.from, kGrain * row.to});
   parallel_for(outer * pieces, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      int64_t first = t % pieces * kGrain, now = std::min(kGrain, row.size - first);
-      const char* from = src + (p.from.offset(t / pieces) + first * row.from) * item;
-      run(from, row.from, now, dst + (p.to.offset(t / pieces) + first * row.to) * item, row.to);
-    }
+    int64_t task = begin;
+    p.for_each(begin, end, [&](int64_t from, int64_t to) {
+      int64_t now = std::min(kGrain, row.size - task++ % pieces * kGrain);
+      run(src + from * item, row.from, now, dst + to * item, row.to);
+    });
   });
 }
 

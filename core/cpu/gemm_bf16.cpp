@@ -24,13 +24,13 @@ struct Cache {
 
 constexpr size_t kMostEntries = 256;
 
-dnnl::memory::desc describe(int64_t rows, int64_t cols, const Bf16Matrix& x) {
+dnnl::memory::desc describe(int64_t rows, int64_t cols, const Matrix& x) {
   dnnl::memory::dims strides = x.transposed ? dnnl::memory::dims{1, x.ld} : dnnl::memory::dims{x.ld, 1};
   return {{rows, cols}, dnnl::memory::data_type::bf16, strides};
 }
 
-Prepared make(const dnnl::engine& engine, int64_t m, int64_t n, int64_t k, const Bf16Matrix& a, const Bf16Matrix& b,
-              bool bias, bool out_bf16) {
+Prepared make(const dnnl::engine& engine, int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, bool bias,
+              bool out_bf16) {
   auto type = out_bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
   dnnl::memory::desc ad = describe(m, k, a), bd = describe(k, n, b);
   dnnl::memory::desc cd({m, n}, type, dnnl::memory::dims{n, 1}), biasd({1, n}, type, dnnl::memory::dims{n, 1});
@@ -61,8 +61,8 @@ bool has_fast_bf16() {
   return fast;
 }
 
-bool gemm_bf16(int64_t m, int64_t n, int64_t k, const Bf16Matrix& a, const Bf16Matrix& b, const void* bias,
-               bool out_bf16, void* c) {
+bool gemm_bf16(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, const void* bias, bool out_bf16,
+               void* c) {
   thread_local Cache cache;
   Key key{m, n, k, a.ld, a.transposed, b.ld, b.transposed, bias != nullptr, out_bf16};
   auto found = cache.entries.find(key);
@@ -90,8 +90,6 @@ bool gemm_bf16(int64_t m, int64_t n, int64_t k, const Bf16Matrix& a, const Bf16M
 #else
 namespace cleave::cpu {
 bool has_fast_bf16() { return false; }
-bool gemm_bf16(int64_t, int64_t, int64_t, const Bf16Matrix&, const Bf16Matrix&, const void*, bool, void*) {
-  return false;
-}
+bool gemm_bf16(int64_t, int64_t, int64_t, const Matrix&, const Matrix&, const void*, bool, void*) { return false; }
 }  // namespace cleave::cpu
 #endif

@@ -93,13 +93,13 @@ struct Groups {
   }
 };
 
-// Slice r of dx (of `rows`) = the sum of the slices places[p] of dout with index[p] - first == r. View 0 is dx.
+// Slice r of dx (of `rows`) = the sum of the slices places[p] of dout with index[p] - first == r: of the same dtype, or
+// f32 for halves. View 0 is dx.
 void add_slices(const View& dout, const int64_t* index, int64_t first, const View& dx, int64_t rows, const Slices& s) {
   Groups groups(index, static_cast<int64_t>(s.places.size()), first, rows);
   constexpr int64_t kPiece = 1024;
   int64_t size = s.elements.rows();
-  visit_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
+  auto run = [&]<class T, class R>(T, R) {
     using A = typename SumOf<T>::type;
     parallel_for(rows, row_grain(size), [&](int64_t begin, int64_t end) {
       A sum[kPiece];
@@ -111,10 +111,16 @@ void add_slices(const View& dout, const int64_t* index, int64_t first, const Vie
             const T* from = dout.as<T>() + place + base[1];
             for (int64_t i = 0; i < count; ++i) sum[i] += static_cast<A>(from[i * step[1]]);
           }
-          T* to = dx.as<T>() + r * s.source_step + base[0];
-          for (int64_t i = 0; i < count; ++i) to[i * step[0]] = static_cast<T>(sum[i]);
+          R* to = dx.as<R>() + r * s.source_step + base[0];
+          for (int64_t i = 0; i < count; ++i) to[i * step[0]] = static_cast<R>(sum[i]);
         });
     });
+  };
+  visit_dtype(dout.dtype, [&](auto type) {
+    if (is_half(dout.dtype) && dx.dtype == DType::f32)
+      run(type, 0.0F);
+    else
+      run(type, type);
   });
 }
 

@@ -1,5 +1,6 @@
 // Batches of products: operands are brought into a form that a library product takes, without copies where it can be.
 #include <cleave/core/cpu/gemm_bf16.h>
+#include <cleave/core/cpu/gemm_blocks.h>
 #include <cleave/core/cpu/isa.h>
 #include <cleave/core/cpu/loops/gemm.h>
 #include <cleave/core/cpu/matmul.h>
@@ -19,6 +20,8 @@ struct Operand {
   int64_t ld = 1;
   bool transposed = false;
   std::unique_ptr<Scratch> owned;
+
+  Matrix matrix() const { return {view.data, view.dtype, ld, transposed}; }
 };
 
 // Whether the last two dims are one dense matrix, in either order; dims of size 1 fit any stride.
@@ -39,8 +42,16 @@ bool find_order(Operand& x) {
   return false;
 }
 
-// A dense copy in `dtype`, holding expanded batch dims once.
-void materialise(Operand& x, DType dtype) {
+void swap_last_two(View& v) {
+  int r = v.rank();
+  std::swap(v.shape[r - 1], v.shape[r - 2]);
+  std::swap(v.strides[r - 1], v.strides[r - 2]);
+}
+
+// A dense copy in `dtype`, holding expanded batch dims once; a transposed matrix stays so if `in_order`.
+void materialise(Operand& x, DType dtype, bool in_order) {
+  bool swapped = in_order && find_order(x) && x.transposed;
+  if (swapped) swap_last_two(x.view);
   View source = x.view;
   for (int d = 0; d + 2 < source.rank(); ++d)
     if (source.strides[d] == 0) source.shape[d] = std::min<int64_t>(source.shape[d], 1);
@@ -50,6 +61,7 @@ void materialise(Operand& x, DType dtype) {
   for (int d = 0; d + 2 < source.rank(); ++d)
     if (x.view.strides[d] == 0) dense.strides[d] = 0;
   dense.shape = x.view.shape;
+  if (swapped) swap_last_two(dense);
   x.view = dense;
   x.owned = std::move(memory);
 }
@@ -58,7 +70,7 @@ Operand prepare(const View& view, DType dtype, bool dense = false) {
   Operand x;
   x.view = view;
   if (view.dtype != dtype || !find_order(x) || (dense && (x.transposed || x.ld != view.shape.back()))) {
-    materialise(x, dtype);
+    materialise(x, dtype, !dense);
     find_order(x);
   }
   return x;
@@ -125,6 +137,9 @@ void for_batch(const Sizes& s, const Shape& batch, const Strides& a_steps, const
 
 template <class T>
 void multiply(const Operand& a, const Operand& b, const Shape& batch, Sizes s, T* out) {
+  if constexpr (sizeof(T) == sizeof(float))
+    if (s.batch == 1 && a.transposed && columns_collide(a.ld, s.m))
+      return gemm_blocks(s.m, s.n, s.k, a.matrix(), b.matrix(), nullptr, DType::f32, DType::f32, out);
   Strides a_steps = batch_strides(a.view, batch), b_steps = batch_strides(b.view, batch);
   const T *left = a.view.as<T>(), *right = b.view.as<T>();
   if (fold_batch(a, a_steps, b_steps, batch, s)) {
@@ -145,24 +160,39 @@ void multiply_integers(const Operand& a, const Operand& b, const Shape& batch, S
   });
 }
 
-bool multiply_bf16(const View& a_view, const View& b_view, const Shape& batch, Sizes s, const View& out) {
+// On units for bf16, where there are any.
+bool multiply_bf16(const Operand& a, const Operand& b, const Shape& batch, Sizes s, const View& out) {
   if (!has_fast_bf16() || std::min({s.m, s.n, s.k}) == 0) return false;
-  Operand a = prepare(a_view, DType::bf16), b = prepare(b_view, DType::bf16);
+  bool to_bf16 = out.dtype == DType::bf16;
   Strides a_steps = batch_strides(a.view, batch), b_steps = batch_strides(b.view, batch);
-  auto* to = out.as<uint16_t>();
-  const auto *left = a.view.as<uint16_t>(), *right = b.view.as<uint16_t>();
-  if (fold_batch(a, a_steps, b_steps, batch, s)) {
-    int64_t ld = s.m == 1 ? uniform_step(batch, a_steps) : a.ld;
-    return gemm_bf16(s.batch * s.m, s.n, s.k, {left, ld, false}, {right, b.ld, b.transposed}, nullptr, true, to);
-  }
   bool done = true;  // whether the first succeeds holds for all: only their places differ
   for_batch(s, batch, a_steps, b_steps, [&](int64_t i, int64_t j, int64_t at) {
-    if (!gemm_bf16(s.m, s.n, s.k, {left + i, a.ld, a.transposed}, {right + j, b.ld, b.transposed}, nullptr, true,
-                   to + at * s.m * s.n) &&
-        at == 0)
-      done = false;
+    Matrix left = a.matrix(), right = b.matrix();
+    left.data = a.view.as<uint16_t>() + i;
+    right.data = b.view.as<uint16_t>() + j;
+    char* to = static_cast<char*>(out.data) + at * s.m * s.n * size_of(out.dtype);
+    if (!gemm_bf16(s.m, s.n, s.k, left, right, nullptr, to_bf16, to) && at == 0) done = false;
   });
   return done;
+}
+
+// Halves into halves or f32.
+bool multiply_halves(const View& a_view, const View& b_view, const Shape& batch, Sizes s, const View& out) {
+  if (a_view.dtype != b_view.dtype || !is_half(a_view.dtype) || (!is_half(out.dtype) && out.dtype != DType::f32))
+    return false;
+  Operand a = prepare(a_view, a_view.dtype), b = prepare(b_view, b_view.dtype);
+  Strides a_steps = batch_strides(a.view, batch), b_steps = batch_strides(b.view, batch);
+  if (fold_batch(a, a_steps, b_steps, batch, s)) {
+    if (s.m == 1) a.ld = uniform_step(batch, a_steps);
+    s.m *= s.batch;
+    s.batch = 1;
+    a_steps = b_steps = {};
+  }
+  Shape products = s.batch == 1 ? Shape{} : batch;
+  if (a_view.dtype == DType::bf16 && out.dtype != DType::f16 && multiply_bf16(a, b, products, s, out)) return true;
+  if (s.batch > 1) return false;
+  gemm_blocks(s.m, s.n, s.k, a.matrix(), b.matrix(), nullptr, out.dtype, out.dtype, out.data);
+  return true;
 }
 
 // The dtype that a product is computed in when it is not that of the tensors.
@@ -179,9 +209,7 @@ void matmul(const View& a, const View& b, const View& out) {
   batch.resize(out.rank() - 2);
   s.batch = numel(batch);
   if (s.batch * s.m * s.n == 0) return;
-  if (out.dtype == DType::bf16 && a.dtype == DType::bf16 && b.dtype == DType::bf16 &&
-      multiply_bf16(a, b, batch, s, out))
-    return;
+  if (multiply_halves(a, b, batch, s, out)) return;
   DType type = compute_type(out.dtype);
   bool integer = type == DType::i64;
   Operand left = prepare(a, type, integer), right = prepare(b, type, integer);
@@ -217,19 +245,22 @@ void linear_rows(const View& x, const View& w, const View* bias, T* out) {
 
 View transposed(const View& w) { return {w.data, w.dtype, {w.shape[1], w.shape[0]}, {w.strides[1], w.strides[0]}}; }
 
-bool linear_bf16(const View& x, const View& w, const View* bias, const View& out) {
-  if (x.dtype != DType::bf16 || w.dtype != DType::bf16 || (bias && bias->dtype != DType::bf16)) return false;
-  if (!has_fast_bf16() || out.numel() == 0 || x.shape[1] == 0) return false;
-  int64_t k = x.shape[1];
-  return gemm_bf16(x.shape[0], w.shape[0], k, {x.data, k, false}, {w.data, k, true}, bias ? bias->data : nullptr, true,
-                   out.data);
+bool linear_halves(const View& x, const View& w, const View* bias, const View& out) {
+  if (x.dtype != w.dtype || !is_half(x.dtype) || out.dtype != x.dtype || (bias && bias->dtype != x.dtype)) return false;
+  int64_t m = x.shape[0], n = w.shape[0], k = x.shape[1];
+  Matrix a{x.data, x.dtype, k, false}, b{w.data, w.dtype, k, true};
+  const void* added = bias ? bias->data : nullptr;
+  if (x.dtype == DType::bf16 && has_fast_bf16() && k > 0 && gemm_bf16(m, n, k, a, b, added, true, out.data))
+    return true;
+  gemm_blocks(m, n, k, a, b, added, x.dtype, out.dtype, out.data);
+  return true;
 }
 
 }  // namespace
 
 void linear(const View& x, const View& w, const View* bias, const View& out) {
   if (out.numel() == 0) return;
-  if (out.dtype == DType::bf16 && linear_bf16(x, w, bias, out)) return;
+  if (linear_halves(x, w, bias, out)) return;
   bool plain = x.dtype == out.dtype && w.dtype == out.dtype && (!bias || bias->dtype == out.dtype);
   if (plain && out.dtype == DType::f32) return linear_rows(x, w, bias, out.as<float>());
   if (plain && out.dtype == DType::f64) return linear_rows(x, w, bias, out.as<double>());

@@ -49,6 +49,13 @@ for name in dp tp file; do
   [ "$(head -c 2000 "$folder/single.model" | tr -d '\0')" ] || fault "$name: no model"
   [ "$(wc -c <"$folder/$name.model")" -eq "$(wc -c <"$folder/single.model")" ] || fault "$name: a model of another size"
 done
+train half --ranks 2 --mesh tp=2 --plan tp_sp --dtype bf16
+has "$folder/half.out" '^model: .* M parameters, bf16$'
+paste <(losses single) <(losses half) | awk '($1 - $2) ^ 2 > ($1 * 0.02) ^ 2 { exit 1 }' ||
+  fault "bf16: losses more than 2 % from f32"
+awk "BEGIN { exit !($(wc -c <"$folder/half.model") < 0.6 * $(wc -c <"$folder/single.model")) }" ||
+  fault "bf16: the weights are not of 16 bits"
+
 [ "$(find "$folder" -name '*.tmp')" = "" ] || fault "temporary files are left"
 
 write() { "$gpt" generate --model "$folder/$1.model" --prompt "#include" --tokens 40 "${@:2}"; }

@@ -151,3 +151,19 @@ TEST_CASE("an op may have any number of inputs") {
   for (int i = 0; i < 100; ++i)
     CHECK(to_vector<double>(parts[static_cast<size_t>(i)].grad()) == std::vector<double>{2.0 * i});
 }
+
+TEST_CASE("gradients of weights of 16 bits are summed in f32 and not rounded to 16") {
+  for (DType half : {DType::bf16, DType::f16}) {
+    // 300 rows of 1 + 1/64, which both hold exactly: their sum is held by f32 only.
+    Tensor x = cast(full({300, 2}, 1 + 1.0 / 64), half), weight = cast(full({3, 2}, 0.5), half).set_requires_grad(true);
+    Tensor bias = cast(full({3}, 0.5), half).set_requires_grad(true);
+    Tensor table = cast(full({4, 2}, 1.0), half).set_requires_grad(true);
+    Tensor y = linear(x, weight, bias);
+    y.backward(cast(full({300, 3}, 1.0), half));
+    CHECK(weight.grad().dtype() == DType::f32);
+    CHECK(to_vector<float>(weight.grad()) == std::vector<float>(6, 300 + 300.0F / 64));
+    CHECK(to_vector<float>(bias.grad()) == std::vector<float>(3, 300));
+    embedding(full({301}, 2, {.dtype = DType::i64}), table).backward(cast(full({301, 2}, 1.0), half));
+    CHECK(to_vector<float>(table.grad()) == std::vector<float>{0, 0, 0, 0, 301, 301, 0, 0});
+  }
+}

@@ -1,5 +1,6 @@
 // Products of matrices against plain loops in double: batches, transposes, strides, dtypes, empty sizes.
 #include <cleave/core/cpu/gemm_bf16.h>
+#include <cleave/core/cpu/gemm_blocks.h>
 #include <cleave/core/cpu/matmul.h>
 #include <cleave/core/parallel.h>
 
@@ -212,8 +213,8 @@ TEST_CASE("gemm_bf16: both orders, bias, both results, also where matmul does no
     set_all(b.view, [](int64_t i) { return noise(i + 5); });
     set_all(bias.view, [](int64_t i) { return noise(i + 7); });
     for (int again = 0; again < 2; ++again) {
-      if (!cpu::gemm_bf16(m, n, k, {a.view.data, ld, ta}, {b.view.data, ld, tb}, with_bias ? bias.view.data : nullptr,
-                          half, c.view.data)) {
+      if (!cpu::gemm_bf16(m, n, k, {a.view.data, DType::bf16, ld, ta}, {b.view.data, DType::bf16, ld, tb},
+                          with_bias ? bias.view.data : nullptr, half, c.view.data)) {
         MESSAGE("no bf16 products here");
         return;
       }
@@ -228,6 +229,72 @@ TEST_CASE("gemm_bf16: both orders, bias, both results, also where matmul does no
       set_all(a.view, [](int64_t i) { return noise(i + 50); });
     }
   }
+}
+
+TEST_CASE("gemm_blocks: every mix of dtypes, both orders, across its blocks") {
+  struct Sizes {
+    int64_t m, n, k;
+  };
+  const DType types[] = {DType::f32, DType::bf16, DType::f16};
+  for (auto [m, n, k] : {Sizes{13, 21, 70}, {1030, 5, 7}, {3, 4, 2060}, {1025, 2, 515}, {5, 3, 0}, {1, 1, 1}})
+    for (int mode = 0; mode < 72; ++mode) {
+      bool ta = mode & 1, tb = mode & 2, with_bias = mode & 4;
+      DType in = types[mode / 8 % 3], to = types[mode / 24];
+      int64_t lda = (ta ? m : k) + 3, ldb = tb ? k + 1 : n + 2;
+      Data a(in, {ta ? k : m, lda}), b(in, {tb ? n : k, ldb}), bias(in, {n}), c(to, {m, n});
+      set_all(a.view, [](int64_t i) { return noise(i); });
+      set_all(b.view, [](int64_t i) { return noise(i + 5); });
+      set_all(bias.view, [](int64_t i) { return noise(i + 7); });
+      cpu::gemm_blocks(m, n, k, {a.view.data, in, lda, ta}, {b.view.data, in, ldb, tb},
+                       with_bias ? bias.view.data : nullptr, in, to, c.view.data);
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < m * n; ++i) {
+        double sum = with_bias ? get(bias.view, i % n) : 0;
+        for (int64_t p = 0; p < k; ++p)
+          sum +=
+              get(a.view, ta ? p * lda + i / n : i / n * lda + p) * get(b.view, tb ? i % n * ldb + p : p * ldb + i % n);
+        wrong += !close(get(c.view, i), sum, 2 * epsilon(to), 2e-5 * std::sqrt(1.0 + static_cast<double>(k)));
+      }
+      CAPTURE(m);
+      CAPTURE(mode);
+      CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("matmul: products of halves are exact in f32, also of transposed and broadcast operands") {
+  for (DType t : {DType::bf16, DType::f16}) {
+    Data a(t, {3, 40, 6}), b(t, {6, 50}), out(DType::f32, {3, 40, 50}), back(DType::f32, {6, 50});
+    set_all(a.view, [](int64_t i) { return noise(i); });
+    set_all(b.view, [](int64_t i) { return noise(i + 5); });
+    cpu::matmul(a.view, b.view, out.view);
+    View rows = a.view, cotangent = out.view;
+    rows.shape = {120, 6};
+    rows.strides = {6, 1};
+    Data g(t, {120, 50});
+    set_all(g.view, [](int64_t i) { return noise(i + 9); });
+    cpu::matmul(swapped(rows), g.view, back.view);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < 120 * 50; ++i) {
+      double sum = 0;
+      for (int64_t p = 0; p < 6; ++p) sum += get(a.view, i / 50 * 6 + p) * get(b.view, p * 50 + i % 50);
+      wrong += !close(get(cotangent, i), sum, 1e-6, 1e-6);
+    }
+    for (int64_t i = 0; i < 6 * 50; ++i) {
+      double sum = 0;
+      for (int64_t p = 0; p < 120; ++p) sum += get(a.view, p * 6 + i / 50) * get(g.view, p * 50 + i % 50);
+      wrong += !close(get(back.view, i), sum, 1e-5, 1e-5);
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("matmul: a transposed operand whose columns share cache sets") {
+  int64_t k = 20, m = 2048, n = 3;
+  Data a(DType::f32, {k, m}), b(DType::f32, {k, n});
+  set_all(a.view, [](int64_t i) { return noise(i); });
+  set_all(b.view, [](int64_t i) { return noise(i + 5); });
+  REQUIRE(cpu::columns_collide(m, m));
+  check_matmul(swapped(a.view), b.view, {m, n});
 }
 
 TEST_CASE("matmul: f64 and batched f32 do not depend on the number of threads") {

@@ -1,28 +1,16 @@
-// oneDNN's matmul primitive. Making one takes longer than a small product, so each thread keeps those it used.
+// oneDNN's matmul primitive.
 #include <cleave/core/cpu/gemm_bf16.h>
 
 #if CLEAVE_WITH_ONEDNN
-#include <array>
-#include <map>
-#include <oneapi/dnnl/dnnl.hpp>
+#include <cleave/core/cpu/primitive_cache.h>
 
 namespace cleave::cpu {
 namespace {
-
-using Key = std::array<int64_t, 9>;
 
 struct Prepared {
   dnnl::matmul run;
   dnnl::memory a, b, c, bias;
 };
-
-struct Cache {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
-  std::map<Key, Prepared> entries;
-};
-
-constexpr size_t kMostEntries = 256;
 
 dnnl::memory::desc describe(int64_t rows, int64_t cols, const Matrix& x) {
   dnnl::memory::dims strides = x.transposed ? dnnl::memory::dims{1, x.ld} : dnnl::memory::dims{x.ld, 1};
@@ -63,16 +51,12 @@ bool has_fast_bf16() {
 
 bool gemm_bf16(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, const void* bias, bool out_bf16,
                void* c) {
-  thread_local Cache cache;
-  Key key{m, n, k, a.ld, a.transposed, b.ld, b.transposed, bias != nullptr, out_bf16};
-  auto found = cache.entries.find(key);
-  if (found == cache.entries.end()) {
-    if (cache.entries.size() >= kMostEntries) cache.entries.clear();
-    try {
-      found = cache.entries.emplace(key, make(cache.engine, m, n, k, a, b, bias != nullptr, out_bf16)).first;
-    } catch (const dnnl::error&) { return false; }
-  }
-  Prepared& p = found->second;
+  thread_local PrimitiveCache<Prepared> cache;
+  Prepared* found =
+      cache.find({m, n, k, a.ld, a.transposed, b.ld, b.transposed, bias != nullptr, out_bf16},
+                 [&](const dnnl::engine& e) { return make(e, m, n, k, a, b, bias != nullptr, out_bf16); });
+  if (!found) return false;
+  Prepared& p = *found;
   p.a.set_data_handle(const_cast<void*>(a.data));
   p.b.set_data_handle(const_cast<void*>(b.data));
   p.c.set_data_handle(c);

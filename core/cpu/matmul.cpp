@@ -2,6 +2,7 @@
 #include <cleave/core/cpu/gemm_bf16.h>
 #include <cleave/core/cpu/gemm_blocks.h>
 #include <cleave/core/cpu/isa.h>
+#include <cleave/core/cpu/linear_f32.h>
 #include <cleave/core/cpu/loops/gemm.h>
 #include <cleave/core/cpu/matmul.h>
 #include <cleave/core/cpu/pointwise.h>
@@ -233,6 +234,8 @@ namespace {
 template <class T>
 void linear_rows(const View& x, const View& w, const View* bias, T* out) {
   int64_t m = x.shape[0], n = w.shape[0], k = w.shape[1];
+  if constexpr (sizeof(T) == sizeof(float))
+    if (bias && k > 0 && linear_f32(m, n, k, x.as<T>(), w.as<T>(), bias->as<T>(), out)) return;
   if (bias) {
     const T* from = bias->as<T>();
     parallel_for(m, std::max<int64_t>(1, 20'000 / std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {

@@ -55,7 +55,8 @@ void measure(dist::World& world, int64_t bytes) {
 void measure_barrier(dist::World& world, const std::string& load) {
   dist::Communicator& all = world.communicator();
   double seconds = seconds_of(all, 1024, [&] { all.barrier(); });
-  std::string name = std::string("barrier ").append(world.backend()) + " " + std::to_string(all.size()) + (load.empty() ? "" : " " + load);
+  std::string name = std::string("barrier ").append(world.backend()) + " " + std::to_string(all.size()) +
+                     (load.empty() ? "" : " " + load);
   if (world.rank() == 0) bench::report("collectives", name, seconds * 1e6, "us");
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 struct Case {
   const char* name;
-  int calls;    // of one measurement
+  int calls;  // of one measurement
   std::function<void()> call;
 };
 

@@ -14,7 +14,9 @@
 namespace bench {
 
 /// Seconds of the machine's steady clock, which processes of one machine share.
-inline double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// Seconds of the fastest of `n` calls: noise only adds.
 template <class F>

@@ -42,8 +42,7 @@ int main(int argc, char** argv) {
       std::function<void()> call;
     };
     Kind kinds[] = {
-        {"all_reduce",
-         [&] { MPI_Allreduce(MPI_IN_PLACE, in.data(), n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }},
+        {"all_reduce", [&] { MPI_Allreduce(MPI_IN_PLACE, in.data(), n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }},
         {"all_gather", [&] { MPI_Allgather(in.data(), part, MPI_FLOAT, out.data(), part, MPI_FLOAT, MPI_COMM_WORLD); }},
         {"reduce_scatter",
          [&] { MPI_Reduce_scatter_block(in.data(), out.data(), part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }},

@@ -29,27 +29,25 @@ def arguments():
     return parse.parse_args()
 
 
-def measure(names, python, quick, rounds):
-    """(by, name, case) -> result, the least over the rounds; and what failed."""
-    groups, results, failed = jobs.groups(python, quick), {}, []
-    for name in names:
-        group = list(groups[name]())
-        for turn in range(rounds):
-            for job in group:
-                if job.once and turn or job.label in failed:
-                    continue
-                print(f"[{name} {turn + 1}/{rounds}] {job.label}", file=sys.stderr, flush=True)
-                try:
-                    found = job.run()
-                except (jobs.JobFailed, subprocess.TimeoutExpired) as error:
-                    print(f"FAILED: {error}", file=sys.stderr)
-                    failed.append(job.label)
-                    continue
-                for r in found:
-                    key = (r["by"], r["name"], r["case"])
-                    if key not in results or r["value"] < results[key]["value"]:
-                        results[key] = r
-    return results, failed
+def measure(group, rounds, results, failed):
+    """Runs the jobs in turns; adds to `results`, by (by, name, case), the least over the rounds, and to `failed`."""
+    found = {}
+    for turn in range(rounds):
+        for job in group:
+            if job.once and turn or job.label in failed:
+                continue
+            print(f"[{turn + 1}/{rounds}] {job.label}", file=sys.stderr, flush=True)
+            try:
+                lines = job.run()
+            except (jobs.JobFailed, subprocess.TimeoutExpired) as error:
+                print(f"FAILED: {error}", file=sys.stderr)
+                failed.append(job.label)
+                continue
+            for r in lines:
+                key = (r["by"], r["name"], r["case"])
+                if key not in found or r["value"] < found[key]["value"]:
+                    found[key] = r
+    results |= found
 
 
 def curves(results, letter):
@@ -84,25 +82,30 @@ def write_docs(about, results, lines):
             (PAGE.parent / f"{name}.svg").write_text(drawing)
 
 
+def save(path, about, results):
+    rows = [dict(zip(("what", *table.HEAD[1:]), line.cells())) for line in table.lines(results)]
+    path.write_text(json.dumps({"about": about, "rows": rows, "results": list(results.values())}, indent=1) + "\n")
+
+
 def main():
     o = arguments()
     python = machine.peers_python() if o.peers else None
-    every = [n for n in jobs.groups(None, True) if n not in jobs.ON_DEMAND and not (o.quick and n in jobs.SLOW)]
-    about = machine.description(python)
-    results, failed = measure(o.only or every, python, o.quick, o.rounds or (1 if o.quick else 3))
+    groups = jobs.groups(python, o.quick)
+    every = [n for n in groups if n not in jobs.ON_DEMAND and not (o.quick and n in jobs.SLOW)]
+    about, results, failed = machine.description(python), {}, []
     if o.add and o.out.exists():
-        earlier = {(r["by"], r["name"], r["case"]): r for r in json.loads(o.out.read_text())["results"]}
-        results = earlier | results
-    lines = list(table.lines(results))
+        results = {(r["by"], r["name"], r["case"]): r for r in json.loads(o.out.read_text())["results"]}
+    for name in o.only or every:
+        measure(list(groups[name]()), o.rounds or (1 if o.quick else 3), results, failed)
+        save(o.out, about, results)  # after each group: a run takes half an hour
 
+    lines = list(table.lines(results))
     print(", ".join(f"{k}: {v}" for k, v in about.items()))
     print(table.text(lines))
-    missed = [line for line in lines if line.reached == "no"]
-    print(f"{sum(line.reached == 'yes' for line in lines)} targets reached, {len(missed)} not")
+    print(f"{sum(line.reached == 'yes' for line in lines)} targets reached, "
+          f"{sum(line.reached == 'no' for line in lines)} not")
     for label in failed:
         print(f"not measured, it failed: {label}")
-    rows = [dict(zip(("what", "ours", "against", "ratio", "target", "reached"), line.cells())) for line in lines]
-    o.out.write_text(json.dumps({"about": about, "rows": rows, "results": list(results.values())}, indent=1) + "\n")
     if o.write_docs:
         write_docs(about, results, lines)
     return 1 if failed else 0

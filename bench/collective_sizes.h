@@ -11,6 +11,6 @@ constexpr int calls_for(int64_t bytes) {
   int64_t calls = (int64_t{16} << 20) / bytes;
   return static_cast<int>(calls < 1 ? 1 : calls > 200 ? 200 : calls);
 }
-constexpr int batches_for(int64_t bytes) { return bytes > (1 << 23) ? 4 : 20; }
+constexpr int batches_for(int64_t bytes) { return bytes > (1 << 23) ? 4 : bytes > (1 << 16) ? 20 : 50; }
 
 }  // namespace bench

@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <functional>
+#include <memory>
 
 #include "collective_sizes.h"
 #include "measure.h"
@@ -31,12 +32,29 @@ double seconds_of(dist::Communicator& all, int64_t bytes, const std::function<vo
   return best / calls;
 }
 
-void measure(dist::World& world, int64_t bytes) {
+// Memory that all ranks reach, where the communicator has such.
+template <class C>
+std::shared_ptr<void> shared_memory(C& all, int64_t bytes) {
+  if constexpr (requires { all.shared_buffer(bytes); })
+    return all.shared_buffer(bytes);
+  else
+    return nullptr;
+}
+
+std::shared_ptr<float> buffer(dist::Communicator& all, int64_t bytes, bool shared) {
+  if (shared) return std::static_pointer_cast<float>(shared_memory(all, bytes));
+  Tensor x = ones({bytes / 4});
+  return {x.data<float>(), [x](float*) {}};
+}
+
+void measure(dist::World& world, int64_t bytes, bool shared) {
   dist::Communicator& all = world.communicator();
   int64_t n = bytes / 4, ranks = all.size();
-  Tensor in = ones({n}), out = ones({n});
+  auto in = buffer(all, bytes, shared), out = buffer(all, bytes, shared);
+  if (!in) return;
   std::vector<int64_t> counts(static_cast<size_t>(ranks), n / ranks);
-  float *a = in.data<float>(), *b = out.data<float>();
+  float *a = in.get(), *b = out.get();
+  std::fill_n(a, n, 1.0f), std::fill_n(b, n, 1.0f);
   struct Kind {
     const char* name;
     std::function<void()> call;
@@ -45,7 +63,8 @@ void measure(dist::World& world, int64_t bytes) {
                   {"all_gather", [&] { all.all_gather(a, b, counts, DType::f32); }},
                   {"reduce_scatter", [&] { all.reduce_scatter(a, b, counts, DType::f32); }},
                   {"all_to_all", [&] { all.all_to_all(a, counts, b, counts, DType::f32); }}};
-  std::string place = std::string(" ").append(world.backend()) + " " + std::to_string(ranks) + " ";
+  std::string place = std::string(" ").append(world.backend());
+  place.append(shared ? " shared " : " ") += std::to_string(ranks) + " ";
   for (const Kind& kind : kinds) {
     double seconds = seconds_of(all, bytes, kind.call);
     if (world.rank() == 0) bench::report("collectives", kind.name + place + std::to_string(bytes), seconds * 1e6, "us");
@@ -82,7 +101,8 @@ int main(int argc, char** argv) {
     if (!o.text("load").empty()) return;
     for (int64_t bytes : bench::kCollectiveBytes) {
       if (bytes > o.number("largest", 1 << 28)) continue;
-      measure(world, bytes);
+      measure(world, bytes, false);
+      if (std::strcmp(world.backend(), "mpi") == 0) measure(world, bytes, true);
       world.communicator().barrier();
       if (world.rank() == 0 && std::strcmp(world.backend(), "threads") == 0) measure_memcpy(bytes);
       world.communicator().barrier();

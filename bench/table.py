@@ -8,6 +8,7 @@ import rows
 
 @dataclasses.dataclass
 class Line:
+    what: str
     row: rows.Row
     ours: float
     unit: str
@@ -23,7 +24,7 @@ class Line:
         return "" if self.row.target == math.inf else "yes" if self.value <= self.row.target else "no"
 
     def cells(self):
-        return [self.row.what, f"{number(self.ours)} {self.unit}".strip(),
+        return [self.what, f"{number(self.ours)} {self.unit}".strip(),
                 f"{number(self.against)} ({self.by})" if self.against is not None else "",
                 f"{self.value:.2f}" if self.against is not None else "",
                 "" if self.row.target == math.inf else target_text(self), self.reached]
@@ -43,11 +44,19 @@ HEAD = ["", "ours", "against", "ratio", "target", "reached"]
 def lines(results):
     """The rows whose figures were measured. `results`: (by, name, case) -> {"value", "unit"}."""
     for row in rows.all_rows():
-        others = [(results[key]["value"], key[0]) for key in row.against if key in results]
-        if row.ours not in results or (row.against and not others):
-            continue
-        value, by = min(others) if others else (None, "")
-        yield Line(row, results[row.ours]["value"], results[row.ours]["unit"], value, by)
+        found = [line for pair in [(row.ours, row.against), *row.others] if (line := compared(row, *pair, results))]
+        if found:
+            yield max(found, key=lambda line: line.value)
+
+
+def compared(row, ours, against, results):
+    """A row with its figures; None if they were not measured."""
+    theirs = [(results[key]["value"], key[0]) for key in against if key in results]
+    if ours not in results or (against and not theirs):
+        return None
+    value, by = min(theirs) if theirs else (None, "")
+    what = row.what + (f" ({rows.size_of(ours)})" if row.others else "")
+    return Line(what, row, results[ours]["value"], results[ours]["unit"], value, by)
 
 
 def text(all_lines):
@@ -67,14 +76,13 @@ def markdown(all_lines):
 
 def collectives(results):
     """Microseconds of every collective, size and number of ranks, side by side."""
-    head = ["", "bytes", "ranks", "threads", "MPI", "Open MPI", "Open MPI tuned", "memcpy"]
+    head = ["", "bytes", "ranks", "threads", "MPI", "MPI, shared", "Open MPI", "Open MPI tuned", "memcpy"]
     body = []
     for kind in rows.KINDS:
         for size, count in rows.SIZES.items():
             for ranks in (2, 4):
-                keys = [rows.collective("cleave", kind, "threads", ranks, size),
-                        *(rows.collective(by, kind, "mpi", ranks, size)
-                          for by in ("cleave", "open mpi default", "open mpi tuned")),
+                keys = [*(rows.collective("cleave", kind, how, ranks, size) for how in ("threads", "mpi", "mpi shared")),
+                        *(rows.collective(f"open mpi {how}", kind, "mpi", ranks, size) for how in ("default", "tuned")),
                         rows.cleave("collectives", f"memcpy {count}")]
                 if keys[0] in results:
                     figures = [number(results[k]["value"]) if k in results else "" for k in keys]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# third_party/install.sh [build|check|bench]: installs the Debian packages that are missing; does nothing if all are there.
-# This list is the only one. `build` is what building, testing and running need, `check` what CI
-# needs besides, `bench` what scripts/bench needs besides.
+# third_party/install.sh [build|bench|check]: installs the Debian packages that are missing; does nothing if all are there.
+# This list is the only one. `build` is what building, testing and running need, `bench` what scripts/bench needs besides,
+# `check` what CI needs: all.
 set -eu
 
 build=(

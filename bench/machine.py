@@ -36,6 +36,7 @@ def description(python):
         "date": datetime.date.today().isoformat(),
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
+        "load": f"{os.getloadavg()[0]:.1f} before",  # of others: above 0.5 the figures are not worth much
         "instructions": cpu_flags(),
         "compiler": output("g++", "--version").splitlines()[0],
         "cleave": output("git", "-C", str(ROOT), "describe", "--always", "--dirty"),

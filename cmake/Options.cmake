@@ -3,6 +3,7 @@
 option(BUILD_SHARED_LIBS "Build cleave as a shared library" OFF)
 option(CLEAVE_BUILD_APPS "Build the tools, such as gpt" ${PROJECT_IS_TOP_LEVEL})
 option(CLEAVE_BUILD_TESTS "Build the tests and the examples" ${PROJECT_IS_TOP_LEVEL})
+option(CLEAVE_BUILD_BENCH "Make the target `bench`: the benchmark programs, built only when asked for" ${PROJECT_IS_TOP_LEVEL})
 option(CLEAVE_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
 option(CLEAVE_WERROR "Treat warnings as errors" OFF)
 set(CLEAVE_SANITIZE "" CACHE STRING "Sanitizers for everything built here: address,undefined or thread")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# third_party/install.sh [build|check]: installs the Debian packages that are missing; does nothing if all are there.
-# This list is the only one. `build` is what building, testing and running need, `check` what CI needs besides.
+# third_party/install.sh [build|bench|check]: installs the Debian packages that are missing; does nothing if all are there.
+# This list is the only one. `build` is what building, testing and running need, `bench` what scripts/bench needs besides,
+# `check` what CI needs: all.
 set -eu
 
 build=(
@@ -14,12 +15,17 @@ build=(
 check=(
   clang-format-14
   libopenblas-openmp-dev # matrix products in f32 of a build without oneDNN
+  valgrind               # counts instructions
+)
+bench=(
+  python3 python3-venv # runs the benchmarks; peers are installed into a folder of their own
 )
 
 case ${1:-build} in
   build) wanted=("${build[@]}") ;;
-  check) wanted=("${build[@]}" "${check[@]}") ;;
-  *) echo "usage: third_party/install.sh [build|check]" >&2; exit 2 ;;
+  check) wanted=("${build[@]}" "${check[@]}" "${bench[@]}") ;;
+  bench) wanted=("${build[@]}" "${bench[@]}") ;;
+  *) echo "usage: third_party/install.sh [build|check|bench]" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then

@@ -20,29 +20,34 @@ constexpr int rounds(int64_t ranks) {
 }
 }  // namespace detail
 
-/// Seconds of one collective among `ranks`. `bytes` is the whole buffer: of all_reduce, broadcast and send_recv the
-/// buffer, of all_gather the result, of reduce_scatter the input, of all_to_all what the busiest rank hands in (with
-/// its own block). 0 for one rank. Every kind pays the same latency, so that plans depend on bytes first; splitting a
-/// collective never gets cheaper, and more bytes never do.
-constexpr double collective_seconds(CollectiveKind kind, int64_t ranks, int64_t bytes, const CostModel& model = {}) {
+/// Bytes that pass the link of the busiest of `ranks` in one collective. `bytes` is the whole buffer: of all_reduce,
+/// broadcast and send_recv the buffer, of all_gather the result, of reduce_scatter the input, of all_to_all what the
+/// busiest rank hands in (with its own block). 0 for one rank.
+constexpr double collective_traffic(CollectiveKind kind, int64_t ranks, int64_t bytes) {
   if (ranks <= 1) return 0;
-  double others = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
-  double whole = static_cast<double>(bytes) * model.seconds_per_byte;
-  double start = detail::rounds(ranks) * model.latency;
+  double others = static_cast<double>(ranks - 1) / static_cast<double>(ranks), whole = static_cast<double>(bytes);
   switch (kind) {
     case CollectiveKind::all_reduce:
     case CollectiveKind::broadcast:
-      return start + 2 * others * whole;
+      return 2 * others * whole;
     case CollectiveKind::all_gather:
     case CollectiveKind::reduce_scatter:
     case CollectiveKind::all_to_all:
-      return start + others * whole;
+      return others * whole;
     case CollectiveKind::send_recv:
-      return model.latency + whole;
+      return whole;
     case CollectiveKind::barrier:
       break;
   }
-  return start;
+  return 0;
+}
+
+/// Seconds of such a collective. Every kind among as many ranks pays the same latency, so that plans depend on bytes
+/// first; splitting a collective never gets cheaper, and more bytes never do.
+constexpr double collective_seconds(CollectiveKind kind, int64_t ranks, int64_t bytes, const CostModel& model = {}) {
+  if (ranks <= 1) return 0;
+  double start = kind == CollectiveKind::send_recv ? model.latency : detail::rounds(ranks) * model.latency;
+  return start + collective_traffic(kind, ranks, bytes) * model.seconds_per_byte;
 }
 
 }  // namespace cleave::dist

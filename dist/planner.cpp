@@ -213,6 +213,7 @@ Path shortest_path(const Shape& global, DType dtype, const LayoutData* from, con
     step.before = from->mesh->intern(previous.layout);
     step.after = from->mesh->intern(node.layout);
     step.bytes = node.last.bytes;
+    step.link_bytes = node.last.link_bytes;
     step.seconds = static_cast<double>(node.last.picoseconds) * 1e-12;
     step.peak_bytes = previous.block + node.block;
     step.from_dim = node.last.from_dim;

@@ -50,8 +50,10 @@ bool is_tail_move(const LayoutData& from, const LayoutData& to, const Difference
   return true;
 }
 
-int64_t picoseconds(CollectiveKind kind, int64_t ranks, int64_t bytes) {
-  return std::llround(collective_seconds(kind, ranks, bytes) * 1e12);
+// `whole` as the cost model wants it.
+void set_price(StepPrice& out, CollectiveKind kind, int64_t ranks, int64_t whole) {
+  out.link_bytes = std::llround(collective_traffic(kind, ranks, whole));
+  out.picoseconds = std::llround(collective_seconds(kind, ranks, whole) * 1e12);
 }
 
 StepPrice priced(const MeshState& mesh, StepKind kind, AxisMask axes, const Difference& diff, CollectiveKind collective,
@@ -62,7 +64,7 @@ StepPrice priced(const MeshState& mesh, StepKind kind, AxisMask axes, const Diff
   int64_t ranks = mesh.size_of(axes);
   if (ranks == 1) return out;
   out.bytes = bytes;
-  out.picoseconds = picoseconds(collective, ranks, collective == CollectiveKind::all_gather ? bytes * ranks : bytes);
+  set_price(out, collective, ranks, collective == CollectiveKind::all_gather ? bytes * ranks : bytes);
   return out;
 }
 
@@ -72,7 +74,12 @@ StepPrice local(StepKind kind, AxisMask axes, const Difference& diff) {
 
 }  // namespace
 
-int64_t price_exchange(int64_t ranks, int64_t bytes) { return picoseconds(CollectiveKind::all_to_all, ranks, bytes); }
+StepPrice price_exchange(int64_t ranks, int64_t bytes) {
+  StepPrice out{.kind = StepKind::box_exchange};
+  out.bytes = bytes;
+  set_price(out, CollectiveKind::all_to_all, ranks, bytes);
+  return out;
+}
 
 int64_t block_bytes(const Shape& global, DType dtype, const LayoutData& layout) {
   return numel(local_box(global, layout, {}).shape) * size_of(dtype);

@@ -83,7 +83,9 @@ void plan_between_meshes(RedistributionPlan& plan) {
   step.after = plan.to;
   auto ranks = static_cast<int64_t>(exchange.ranks().size());
   if (ranks > 1) step.bytes = exchange.busiest() * size_of(type.dtype);
-  step.seconds = static_cast<double>(price_exchange(ranks, step.bytes)) * 1e-12;
+  StepPrice price = price_exchange(ranks, step.bytes);
+  step.link_bytes = price.link_bytes;
+  step.seconds = static_cast<double>(price.picoseconds) * 1e-12;
   step.peak_bytes = block_bytes(type.shape, type.dtype, *type.layout) + block_bytes(type.shape, type.dtype, *plan.to);
   plan.steps.push_back(step);
 }
@@ -101,6 +103,7 @@ RedistributionPlan make_plan(const TensorType& type, const LayoutData* to) {
   }
   for (const Step& s : plan.steps) {
     plan.bytes += s.bytes;
+    plan.link_bytes += s.link_bytes;
     plan.seconds += s.seconds;
     plan.peak_bytes = std::max(plan.peak_bytes, s.peak_bytes);
   }

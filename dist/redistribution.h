@@ -28,8 +28,10 @@ struct Step {
   int from_dim = -1, to_dim = -1;  ///< the dims that are gathered / cut
   const LayoutData* before = nullptr;
   const LayoutData* after = nullptr;
-  int64_t bytes = 0;       ///< sent by the busiest rank
-  double seconds = 0;      ///< under the alpha-beta model
+  int64_t bytes = 0;  ///< handed in by the busiest rank, as communicators count them
+  int64_t link_bytes =
+      0;               ///< through its link: 2 B (n-1)/n for an all-reduce of B bytes among n, half of it for others
+  double seconds = 0;  ///< under the alpha-beta model
   int64_t peak_bytes = 0;  ///< largest input + output block of a rank
 };
 
@@ -38,7 +40,7 @@ struct RedistributionPlan {
   TensorType from;
   const LayoutData* to = nullptr;
   std::vector<Step> steps{};
-  int64_t bytes = 0;
+  int64_t bytes = 0, link_bytes = 0;
   double seconds = 0;
   int64_t peak_bytes = 0;
   std::string reason{};  ///< why these steps, in words

@@ -220,7 +220,7 @@ Rank rank_row(const ResolvedRow& row, const RuleCall& call) {
   for (size_t i = 0; i < row.in.size(); ++i) {
     const LayoutData* now = call.in[i].layout;
     if (!row.in[i] || row.in[i] == now) continue;
-    int64_t bytes = dist::plan_redistribution(call.in[i], row.in[i]).bytes;
+    int64_t bytes = dist::plan_redistribution(call.in[i], row.in[i]).link_bytes;
     r.bytes += bytes;
     r.moves_parameter |= bytes > 0 && call.parameter[i];
     r.created_partials += std::popcount(row.in[i]->partial & ~now->partial);
@@ -235,7 +235,7 @@ Rank rank_row(const ResolvedRow& row, const RuleCall& call) {
     type.layout = row.out[i];
     LayoutData reduced = *row.out[i];
     reduced.partial = 0;
-    r.bytes += dist::plan_redistribution(type, row.out[i]->mesh->intern(reduced)).bytes;
+    r.bytes += dist::plan_redistribution(type, row.out[i]->mesh->intern(reduced)).link_bytes;
   }
   return r;
 }

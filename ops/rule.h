@@ -91,7 +91,7 @@ struct ResolvedRow {
   std::vector<const dist::LayoutData*> in;  ///< null for an absent input
   std::vector<const dist::LayoutData*> out;
   bool decompose = false;  ///< a whole letter stays split
-  int64_t bytes = 0;       ///< moved, including the reductions that partial outputs will need
+  int64_t bytes = 0;       ///< over the busiest link, including the reductions that partial outputs will need
   bool moves_parameter = false;
 };
 

@@ -161,3 +161,18 @@ TEST_CASE("a loss in chunks over a split vocabulary gives the hidden state the g
     CHECK(near(h.grad(), h1.grad()));
   });
 }
+
+TEST_CASE(
+    "on axes of any size a row-split product stays a partial sum: a gather counts what it brings, not what it takes") {
+  for (int ranks : {2, 8, 64, 1024}) {
+    dist::simulate(ranks * 2, 1, [&](dist::World& world) {
+      dist::DeviceMesh mesh(world, {{"dp", 2}, {"tp", ranks}});
+      const TensorOptions meta{.dtype = DType::f32, .device = Device::Meta};
+      Tensor x = dist::distribute(empty({64, 128, 4096}, meta), mesh.layout("dp, -, tp"));
+      Tensor w = dist::distribute(empty({4096, 4096}, meta), mesh.layout("-, tp"));
+      dist::reset_comm_counts();
+      CHECK(to_string(linear(x, w).layout()) == "dp, -, - partial(tp)");
+      CHECK(dist::comm_counts().empty());
+    });
+  }
+}

@@ -1,6 +1,7 @@
 // Redistribution: plans from one layout to another, found once per (shape, dtype, layouts), and their execution.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,11 @@ enum class StepKind : uint8_t {
 };
 std::string_view to_string(StepKind kind);
 
+/// What a step moves, as boxes within the old and the new block, by the rank they go to or come from.
+struct StepBoxes {
+  std::vector<Box> sent, received;
+};
+
 /// One collective or local cut.
 struct Step {
   StepKind kind = StepKind::cut;
@@ -32,7 +38,8 @@ struct Step {
   int64_t link_bytes =
       0;               ///< through its link: 2 B (n-1)/n for an all-reduce of B bytes among n, half of it for others
   double seconds = 0;  ///< under the alpha-beta model
-  int64_t peak_bytes = 0;  ///< largest input + output block of a rank
+  int64_t peak_bytes = 0;                               ///< largest input + output block of a rank
+  mutable std::shared_ptr<const StepBoxes> boxes = {};  ///< of this rank, kept from the first run
 };
 
 /// The steps from `from.layout` to `to`; empty if they are equal. A function of global metadata alone.

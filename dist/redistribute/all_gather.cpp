@@ -8,10 +8,14 @@ namespace cleave::dist::steps {
 Tensor all_gather(const Tensor& x, const Step& step, const char* label) {
   const MeshState& mesh = *step.before->mesh;
   Tensor out = make_block(x, step.after);
-  Box whole = local_box(x.shape(), *step.after);
-  std::vector<Box> boxes;
-  for (const auto& member : mesh.group(step.axes))
-    boxes.push_back(relative(local_box(x.shape(), *step.before, member), whole));
+  const std::vector<Box>& boxes =
+      boxes_of(step, [&] {
+        StepBoxes made;
+        Box whole = local_box(x.shape(), *step.after);
+        for (const auto& member : mesh.group(step.axes))
+          made.received.push_back(relative(local_box(x.shape(), *step.before, member), whole));
+        return made;
+      }).received;
 
   Box all{Shape(x.dim(), 0), x.impl()->view.shape};
   Pieces mine = pack(x, {&all, 1});

@@ -5,6 +5,7 @@
 
 #include <cleave/core/tensor_impl.h>
 #include <cleave/dist/layout.h>
+#include <cleave/dist/redistribution.h>
 
 namespace cleave::dist::steps {
 
@@ -30,5 +31,12 @@ Pieces pack(const Tensor& block, std::span<const Box> boxes);
 Pieces room(const Tensor& block, std::span<const Box> boxes);
 /// Brings received pieces to their places in the block.
 void unpack(const Pieces& pieces, const Tensor& block, std::span<const Box> boxes);
+
+/// The boxes of a step, made by `make()` when it runs for the first time: a group may have many members.
+template <class Make>
+const StepBoxes& boxes_of(const Step& step, Make make) {
+  if (!step.boxes) step.boxes = std::make_shared<const StepBoxes>(make());
+  return *step.boxes;
+}
 
 }  // namespace cleave::dist::steps

@@ -7,11 +7,13 @@ namespace cleave::dist::steps {
 
 Tensor reduce_scatter(const Tensor& x, const Step& step, const char* label) {
   const MeshState& mesh = *step.before->mesh;
-  Box here = local_box(x.shape(), *step.before);
-  std::vector<Box> boxes;
-  for (const auto& member : mesh.group(step.axes))
-    boxes.push_back(relative(local_box(x.shape(), *step.after, member), here));
-  Pieces terms = pack(x, boxes);
+  Pieces terms = pack(x, boxes_of(step, [&] {
+                           StepBoxes made;
+                           Box here = local_box(x.shape(), *step.before);
+                           for (const auto& member : mesh.group(step.axes))
+                             made.sent.push_back(relative(local_box(x.shape(), *step.after, member), here));
+                           return made;
+                         }).sent);
 
   Tensor out = make_block(x, step.after);
   mesh.communicator(step.axes).reduce_scatter(terms.data, out.impl()->view.data, terms.counts, x.dtype(),

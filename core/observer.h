@@ -20,7 +20,8 @@ class Observer {
 
   /// The one of this rank, or null.
   static Observer* current();
-  /// Makes it that of this rank (null: none) and returns the one before. Spans that are open then are not told to either.
+  /// Makes it that of this rank (null: none) and returns the one before. Spans that are open then are not told to
+  /// either.
   static Observer* set(Observer* observer);
   /// Nanoseconds of the steady clock.
   static int64_t now_ns();

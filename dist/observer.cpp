@@ -8,7 +8,11 @@ namespace {
 class ObservedPending : public Pending {
  public:
   ObservedPending(std::unique_ptr<Pending> inner, const CollectiveSpan& start)
-      : inner_(std::move(inner)), call_(start.call), axis_(start.axis), bytes_(start.bytes), began_(Observer::now_ns()) {}
+      : inner_(std::move(inner)),
+        call_(start.call),
+        axis_(start.axis),
+        bytes_(start.bytes),
+        began_(Observer::now_ns()) {}
 
   void wait() override {
     {
@@ -16,7 +20,8 @@ class ObservedPending : public Pending {
       inner_->wait();
     }
     if (Observer* observer = Observer::current(); observer && !std::exchange(told_, true))
-      observer->finished(CollectiveSpan(call_, axis_, bytes_, CollectiveSpan::Part::flight), began_, Observer::now_ns());
+      observer->finished(CollectiveSpan(call_, axis_, bytes_, CollectiveSpan::Part::flight), began_,
+                         Observer::now_ns());
   }
 
  private:

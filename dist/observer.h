@@ -8,8 +8,8 @@
 
 namespace cleave::dist {
 
-/// A collective. Its time has the waiting for other ranks in it. `axis` and `bytes` are as `comm_counts()` has them; what
-/// it does not count, and a wait, has no bytes.
+/// A collective. Its time has the waiting for other ranks in it. `axis` and `bytes` are as `comm_counts()` has them;
+/// what it does not count, and a wait, has no bytes.
 class CollectiveSpan : public Span {
  public:
   enum class Part : uint8_t {
@@ -29,7 +29,8 @@ class CollectiveSpan : public Span {
   const Part part;
 };
 
-/// `pending`, which `start` began for `call`; while an observer is set, one that tells it of the wait and the whole time.
+/// `pending`, which `start` began for `call`; while an observer is set, one that tells it of the wait and the whole
+/// time.
 std::unique_ptr<Pending> observed(std::unique_ptr<Pending> pending, const CollectiveSpan& start);
 
 /// A tensor on its way from one layout to another.

@@ -136,8 +136,8 @@ struct OpDef {
   void (*decompose)(Inputs in, const Attributes& attributes, std::span<Tensor> out) = nullptr;
   Cost (*cost)(std::span<const View* const> in, std::span<const View* const> out,
                const Attributes& attributes) = nullptr;
-  /// Optional: of a kernel that `backward` launches under the op's name, from its inputs and outputs. A kernel without a
-  /// record of its work counts the bytes that it reads and writes.
+  /// Optional: of a kernel that `backward` launches under the op's name, from its inputs and outputs. A kernel without
+  /// a record of its work counts the bytes that it reads and writes.
   Cost (*backward_cost)(std::span<const View* const> in, std::span<const View* const> out,
                         const Attributes& attributes) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;

@@ -1,0 +1,31 @@
+// How much work a kernel did, and how long that takes at the best.
+#pragma once
+#include <unordered_map>
+
+#include <cleave/core/observer.h>
+#include <cleave/nn/profile.h>
+#include <cleave/ops/op.h>
+
+namespace cleave::nn::detail {
+
+/// Best of a few products and sums on buffers outside the allocator, whose statistics stay as they are.
+ProfileBounds measure_bounds();
+
+/// The work of kernels by the records of ops: a kernel is that of an op if its function is, wherever it is launched.
+class KernelWork {
+ public:
+  KernelWork();
+  /// An op that is in no list, as a program defines them.
+  void learn(const OpDef& op);
+  Cost of(const KernelSpan& kernel) const;
+
+ private:
+  std::unordered_map<KernelFn, const OpDef*> by_function_;
+  std::unordered_map<std::string_view, const OpDef*> with_backward_cost_;  // by name
+};
+
+/// Seconds at the bounds; 0 for a bound that was not measured.
+double flops_seconds(const ProfileBounds& bounds, double flops, DType dtype);
+double bytes_seconds(const ProfileBounds& bounds, double bytes);
+
+}  // namespace cleave::nn::detail

@@ -33,14 +33,14 @@ struct ProfilerOptions {
 /// One line of the table. Time is exclusive: what a collective or an op inside took stands in its own row.
 struct ProfileRow {
   std::string phase;  ///< "forward" (also outside any phase), "backward", "optimizer"
-  std::string name;   ///< an op, "backward of" one, "all_reduce over tp", "redistribution" (its packing and
-                      ///< copying), a kernel that ran in none of these, or "other": the host outside all
+  /// An op, "backward of" one, "all_reduce over tp", "redistribution" (its packing and copying), a kernel that ran in
+  /// none of these, or "other": the host outside all.
+  std::string name;
   int64_t calls = 0;
   double seconds = 0;
   double flops = 0;          ///< by the records of the ops whose kernels ran
-  double bytes = 0;          ///< by the same records, else what the kernels read and write; of a collective its payload
-  double bound_seconds = 0;  ///< the same work at the measured bounds
-  bool by_memory = true;     ///< more of that is bytes than flops
+  double bytes = 0;          ///< by the same records, else what kernels read and write; of a collective its payload
+  double bound_seconds = 0;  ///< what the kernels would take at the bounds; less than that: the data was in a cache
 };
 
 /// What this rank can reach.

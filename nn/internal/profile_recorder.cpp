@@ -137,12 +137,9 @@ void ProfileRecorder::sample_memory(int64_t now) {
 }
 
 void ProfileRecorder::add_work(RowSums& row, const Cost& cost, DType dtype) {
-  double f = flops_seconds(bounds, cost.flops, dtype), b = bytes_seconds(bounds, cost.bytes);
   row.flops += cost.flops;
   row.bytes += cost.bytes;
-  row.flops_seconds += f;
-  row.bytes_seconds += b;
-  row.bound_seconds += std::max(f, b);
+  row.bound_seconds += std::max(flops_seconds(bounds, cost.flops, dtype), bytes_seconds(bounds, cost.bytes));
 }
 
 uint32_t ProfileRecorder::row_of(const Span& span) {

@@ -24,7 +24,7 @@ struct RowSums {
   const char* phase;
   std::string name;
   int64_t calls = 0, nanoseconds = 0;
-  double flops = 0, bytes = 0, flops_seconds = 0, bytes_seconds = 0, bound_seconds = 0;
+  double flops = 0, bytes = 0, bound_seconds = 0;
 };
 
 class ProfileRecorder : public Observer {

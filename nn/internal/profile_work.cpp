@@ -1,10 +1,13 @@
 #include <cleave/nn/internal/profile_work.h>
 
+#include <cleave/core/parallel.h>
 #include <cleave/ops/registry.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <string_view>
+#include <thread>
 
 namespace cleave::nn::detail {
 namespace {
@@ -51,6 +54,18 @@ double stream_rate(char* room) {
          static_cast<double>(best_ns(registered("add").kernel, {.in = in, .out = out})) * 1e9;
 }
 
+ProfileBounds measure() {
+  size_t bytes = 3 * std::max<size_t>(kStream * sizeof(float), kLarge * kLarge * sizeof(double));
+  std::unique_ptr<char[]> room(new char[bytes]());
+  ProfileBounds b;
+  b.f32 = product_rate(DType::f32, kSmall, room.get());
+  b.f64 = product_rate(DType::f64, kSmall, room.get());
+  b.bf16 = product_rate(DType::bf16, kSmall, room.get());
+  b.f16 = product_rate(DType::f16, kSmall, room.get());
+  b.memory = stream_rate(room.get());
+  return b;
+}
+
 // Elements of expanded dims are there once.
 double distinct_bytes(std::span<const View* const> views) {
   int64_t total = 0;
@@ -65,16 +80,19 @@ double distinct_bytes(std::span<const View* const> views) {
 
 }  // namespace
 
+// On a thread of its own: kernels may take workspace from the rank's allocator, whose statistics stay as they are.
 ProfileBounds measure_bounds() {
-  size_t bytes = 3 * std::max<size_t>(kStream * sizeof(float), kLarge * kLarge * sizeof(double));
-  std::unique_ptr<char[]> room(new char[bytes]());
-  ProfileBounds b;
-  b.f32 = product_rate(DType::f32, kSmall, room.get());
-  b.f64 = product_rate(DType::f64, kSmall, room.get());
-  b.bf16 = product_rate(DType::bf16, kSmall, room.get());
-  b.f16 = product_rate(DType::f16, kSmall, room.get());
-  b.memory = stream_rate(room.get());
-  return b;
+  ProfileBounds bounds;
+  std::exception_ptr error;
+  int threads = num_threads();
+  std::thread([&] {
+    try {
+      set_num_threads(threads);
+      bounds = measure();
+    } catch (...) { error = std::current_exception(); }
+  }).join();
+  if (error) std::rethrow_exception(error);
+  return bounds;
 }
 
 KernelWork::KernelWork() {

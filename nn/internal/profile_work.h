@@ -8,7 +8,7 @@
 
 namespace cleave::nn::detail {
 
-/// Best of a few products and sums on buffers outside the allocator, whose statistics stay as they are.
+/// Best of a few products and sums. Leaves the allocator of this rank alone.
 ProfileBounds measure_bounds();
 
 /// The work of kernels by the records of ops: a kernel is that of an op if its function is, wherever it is launched.

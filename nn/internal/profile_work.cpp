@@ -98,20 +98,19 @@ ProfileBounds measure_bounds() {
 KernelWork::KernelWork() {
   for (const OpDef* op : registered_ops()) {
     learn(*op);
-    if (op->backward_cost) with_backward_cost_.emplace(op->name, op);
+    if (op->backward_cost) of_backward_.emplace(op->name, op->backward_cost);
   }
 }
 
 void KernelWork::learn(const OpDef& op) {
-  if (op.kernel.cpu && op.cost) by_function_.emplace(op.kernel.cpu, &op);
+  if (op.kernel.cpu && op.cost) by_function_.emplace(op.kernel.cpu, op.cost);
 }
 
 Cost KernelWork::of(const KernelSpan& kernel) const {
   const KernelCall& c = kernel.call;
   if (auto own = by_function_.find(kernel.function); own != by_function_.end())
-    return own->second->cost(c.in, c.out, c.attributes);
-  if (auto op = with_backward_cost_.find(kernel.name); op != with_backward_cost_.end())
-    return op->second->backward_cost(c.in, c.out, c.attributes);
+    return own->second(c.in, c.out, c.attributes);
+  if (auto op = of_backward_.find(kernel.name); op != of_backward_.end()) return op->second(c.in, c.out, c.attributes);
   return {0, distinct_bytes(c.in) + distinct_bytes(c.out)};
 }
 

@@ -20,8 +20,9 @@ class KernelWork {
   Cost of(const KernelSpan& kernel) const;
 
  private:
-  std::unordered_map<KernelFn, const OpDef*> by_function_;
-  std::unordered_map<std::string_view, const OpDef*> with_backward_cost_;  // by name
+  using CostFn = decltype(OpDef::cost);  // ops of a program may be gone before the profile
+  std::unordered_map<KernelFn, CostFn> by_function_;
+  std::unordered_map<std::string_view, CostFn> of_backward_;  // by name
 };
 
 /// Seconds at the bounds; 0 for a bound that was not measured.

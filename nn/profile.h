@@ -23,7 +23,7 @@ class ProfileRecorder;
 }
 
 struct ProfilerOptions {
-  /// Single events kept on each rank for the trace, at about 100 bytes each; those after are dropped, and the trace
+  /// Single events kept on each rank for the trace, at about 50 bytes each; those after are dropped, and the trace
   /// says how many.
   int64_t max_events = 400'000;
   /// First measure what this rank reaches in large matrix products and in streaming memory (0.1 to 0.3 s).

@@ -23,9 +23,11 @@ bool is_redistribution(const Span& span) {
           static_cast<const autograd::NodeSpan&>(span).node.kind() == autograd::Producer::redistribution);
 }
 
-bool is_wait(const Span& span) {
-  return span.kind == SpanKind::collective &&
-         static_cast<const CollectiveSpan&>(span).part == CollectiveSpan::Part::wait;
+// Neither the wait for a collective nor the step of backward around a redistribution is one more.
+bool is_call(const Span& span) {
+  if (span.kind == SpanKind::collective)
+    return static_cast<const CollectiveSpan&>(span).part != CollectiveSpan::Part::wait;
+  return span.kind != SpanKind::node || !is_redistribution(span);
 }
 
 // A wait belongs to the row of its collective, a redistribution's step of backward to the redistributions.
@@ -79,17 +81,13 @@ void ProfileRecorder::begin(const Span& span) {
   if (has_row(span.kind) || (span.kind == SpanKind::kernel && !around.owns_kernels)) {
     frame.row = row_of(span);
     frame.owns_kernels = true;
-    if (!is_wait(span) && !(span.kind == SpanKind::node && is_redistribution(span))) ++rows[frame.row].calls;
+    rows[frame.row].calls += is_call(span);
   } else if (span.kind != SpanKind::kernel) {
     frame.row = named_row("other");
     frame.owns_kernels = false;
   }
-  if (span.kind == SpanKind::kernel) {
-    const auto& s = static_cast<const KernelSpan&>(span);
-    add_work(rows[frame.row], work_.of(s), s.call.out.empty() ? DType::f32 : s.call.out[0]->dtype);
-  } else if (span.kind == SpanKind::collective) {
-    add_work(rows[frame.row], {0, static_cast<double>(static_cast<const CollectiveSpan&>(span).bytes)}, DType::f32);
-  }
+  bool nested = around.span && around.span->kind == SpanKind::kernel;  // is part of that kernel's work
+  if (!nested) add_work(rows[frame.row], span);
   frame.event = begin_event(now);
   frames_.push_back(frame);
   sample_memory(now);
@@ -136,7 +134,16 @@ void ProfileRecorder::sample_memory(int64_t now) {
   if (memory.empty() || memory.back().active != active) memory.push_back({now, active});
 }
 
-void ProfileRecorder::add_work(RowSums& row, const Cost& cost, DType dtype) {
+void ProfileRecorder::add_work(RowSums& row, const Span& span) {
+  Cost cost;
+  DType dtype = DType::f32;
+  if (span.kind == SpanKind::kernel) {
+    const auto& s = static_cast<const KernelSpan&>(span);
+    cost = work_.of(s);
+    if (!s.call.out.empty()) dtype = s.call.out[0]->dtype;
+  } else if (span.kind == SpanKind::collective) {
+    cost.bytes = static_cast<double>(static_cast<const CollectiveSpan&>(span).bytes);
+  }
   row.flops += cost.flops;
   row.bytes += cost.bytes;
   row.bound_seconds += std::max(flops_seconds(bounds, cost.flops, dtype), bytes_seconds(bounds, cost.bytes));

@@ -56,7 +56,7 @@ class ProfileRecorder : public Observer {
   };
   uint32_t row_of(const Span& span);
   uint32_t named_row(const std::string& name);
-  void add_work(RowSums& row, const Cost& cost, DType dtype);
+  void add_work(RowSums& row, const Span& span);
   void charge(int64_t now);
   int64_t begin_event(int64_t now);
   void end_frame(int64_t now, uint32_t text);

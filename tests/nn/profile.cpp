@@ -8,11 +8,13 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 #include <unistd.h>
 
 using namespace cleave;
 using namespace cleave::test;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -42,7 +44,7 @@ TEST_CASE("a run on 1, 2 and 4 thread ranks: same bits, times that add up, work 
   }
 }
 
-TEST_CASE("an op that a program defines, its backward, and attention have their work") {
+TEST_CASE("attention, its backward, and an op that a program defines have their work, and time goes to where it was") {
   nn::Profiler profiler({.bounds = false});
   Tensor q = randn({2, 3, 8, 4}, {.seed = 1}).set_requires_grad();
   profiler.start();
@@ -65,17 +67,33 @@ TEST_CASE("an op that a program defines, its backward, and attention have their 
                   out[0] = {c.dtype(0), c.shape(0)};
                 },
             .layout = [](const RuleCall& c) { return pointwise_rule(c); },
-            .kernel = {.cpu = [](const KernelCall& c) { detail::copy_view(Device::Cpu, *c.in[0], *c.out[0]); }},
+            .kernel = {.cpu =
+                           [](const KernelCall& c) {
+                             std::this_thread::sleep_for(20ms);
+                             detail::copy_view(Device::Cpu, *c.in[0], *c.out[0]);
+                           }},
             .cost =
                 [](std::span<const View* const>, std::span<const View* const>, const Attributes&) {
                   return Cost{7, 11};
                 }};
-  profiler.start();
+  nn::Profiler times({.bounds = false});
+  times.start();
+  std::this_thread::sleep_for(30ms);
   apply(own, {}, q);
-  profiler.stop();
-  rows = profiler.rows();
-  REQUIRE(find_row(rows, "forward", "own"));
+  { nn::ProfileScope scope("host"), inner("work"); }
+  sum(q);
+  {
+    nn::ProfileScope scope("host");
+    std::this_thread::sleep_for(10ms);
+  }
+  times.stop();
+  rows = times.rows();
+  REQUIRE((rows.size() == 3 && find_row(rows, "forward", "own")));
   CHECK(find_row(rows, "forward", "own")->flops == 7);
+  CHECK(find_row(rows, "forward", "own")->bytes == 11);  // not those of the kernel that it calls
+  CHECK(find_row(rows, "forward", "own")->seconds >= 0.02);
+  CHECK(find_row(rows, "forward", "other")->seconds >= 0.04);
+  CHECK(find_row(rows, "forward", "sum")->seconds <= times.seconds() - 0.06);
 }
 
 TEST_CASE("single events are kept up to a limit, the sums of the table without one") {

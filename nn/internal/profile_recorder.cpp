@@ -140,7 +140,7 @@ void ProfileRecorder::add_work(RowSums& row, const Span& span) {
   if (span.kind == SpanKind::kernel) {
     const auto& s = static_cast<const KernelSpan&>(span);
     cost = work_.of(s);
-    if (!s.call.out.empty()) dtype = s.call.out[0]->dtype;
+    if (!s.call.in.empty() && s.call.in[0]) dtype = s.call.in[0]->dtype;  // a product of halves may be summed in f32
   } else if (span.kind == SpanKind::collective) {
     cost.bytes = static_cast<double>(static_cast<const CollectiveSpan&>(span).bytes);
   }

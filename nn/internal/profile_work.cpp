@@ -1,9 +1,12 @@
 #include <cleave/nn/internal/profile_work.h>
 
+#include <cleave/core/error.h>
 #include <cleave/core/parallel.h>
 #include <cleave/ops/registry.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <string_view>
@@ -15,6 +18,7 @@ namespace {
 constexpr int64_t kSmall = 256, kLarge = 768;  // rows of the products
 constexpr int64_t kSlow = 5'000'000;           // ns of a small product, from which a large one takes too long
 constexpr int64_t kStream = 4 << 20;           // f32 elements of each of three buffers: beyond most caches
+constexpr size_t kPage = 4096;
 constexpr int kTries = 3;
 
 const OpDef& registered(std::string_view name) {
@@ -56,7 +60,9 @@ double stream_rate(char* room) {
 
 ProfileBounds measure() {
   size_t bytes = 3 * std::max<size_t>(kStream * sizeof(float), kLarge * kLarge * sizeof(double));
-  std::unique_ptr<char[]> room(new char[bytes]());
+  std::unique_ptr<char, decltype(&std::free)> room(static_cast<char*>(std::aligned_alloc(kPage, bytes)), std::free);
+  if (!room) throw OutOfMemoryError("[profiler] no memory to measure bounds in; pass {.bounds = false}");
+  std::memset(room.get(), 0, bytes);
   ProfileBounds b;
   b.f32 = product_rate(DType::f32, kSmall, room.get());
   b.f64 = product_rate(DType::f64, kSmall, room.get());

@@ -7,6 +7,7 @@
 #include <cleave/core/error.h>
 #include <cleave/core/half.h>
 #include <cleave/core/kernel.h>
+#include <cleave/core/observer.h>
 #include <cleave/core/parallel.h>
 #include <cleave/core/random.h>
 #include <cleave/core/shape.h>
@@ -20,10 +21,12 @@
 #include <cleave/dist/launch.h>
 #include <cleave/dist/layout.h>
 #include <cleave/dist/mesh.h>
+#include <cleave/dist/observer.h>
 #include <cleave/dist/redistribution.h>
 
 #include <cleave/autograd/grad_mode.h>
 #include <cleave/autograd/gradcheck.h>
+#include <cleave/autograd/observer.h>
 #include <cleave/autograd/redistribute.h>
 #include <cleave/autograd/sync.h>
 
@@ -40,6 +43,7 @@
 #include <cleave/ops/join.h>
 #include <cleave/ops/matmul.h>
 #include <cleave/ops/normalization.h>
+#include <cleave/ops/observer.h>
 #include <cleave/ops/op.h>
 #include <cleave/ops/reduce.h>
 #include <cleave/ops/rope.h>
@@ -59,6 +63,7 @@
 #include <cleave/nn/observer.h>
 #include <cleave/nn/parameter.h>
 #include <cleave/nn/plan.h>
+#include <cleave/nn/profile.h>
 #include <cleave/nn/shard.h>
 #include <cleave/nn/value_and_grad.h>
 

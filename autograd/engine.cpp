@@ -1,5 +1,6 @@
 #include <cleave/autograd/engine.h>
 #include <cleave/autograd/grad_mode.h>
+#include <cleave/autograd/observer.h>
 #include <cleave/core/error.h>
 #include <cleave/core/primitives.h>
 #include <cleave/dist/communicator.h>
@@ -65,7 +66,11 @@ class Engine {
       cotangents.push_back(o.slots.merge(o.layout, target, node.name()));
       o.slots.clear();
     }
-    std::vector<Cotangent> gradients = node.backward(cotangents);
+    std::vector<Cotangent> gradients;
+    {
+      NodeSpan span(node, cotangents, gradients);
+      gradients = node.backward(cotangents);
+    }
     for (size_t i = 0; i < gradients.size(); ++i)
       if (node.inputs[i].live()) deliver(node.inputs[i], std::move(gradients[i]));
   }

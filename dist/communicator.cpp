@@ -4,6 +4,7 @@
 #include <cleave/dist/internal/call.h>
 #include <cleave/dist/internal/counters.h>
 #include <cleave/dist/launch.h>
+#include <cleave/dist/observer.h>
 
 #include <algorithm>
 #include <cstring>
@@ -64,14 +65,15 @@ Collective point_to_point(const void* send, void* recv, int64_t count, DType dty
 
 }  // namespace
 
-Collective Communicator::enter(const Collective& given) {
+CollectiveSpan Communicator::enter(const Collective& given) {
   validate(given, size_);
   check_interrupt();
   Collective call = given;
   bool receives = call.kind == CollectiveKind::send_recv && !call.send;
   if (call.kind != CollectiveKind::send_recv) ++sequence_;
+  int64_t bytes = 0;
   if (size_ > 1 && call.kind != CollectiveKind::barrier && !receives) {
-    int64_t bytes = detail::payload_bytes(call, rank_);
+    bytes = detail::payload_bytes(call, rank_);
     int64_t whole =
         call.kind == CollectiveKind::all_gather ? detail::sum(call.recv_counts) * size_of(call.dtype) : bytes;
     detail::count_collective(call, name_, size_, bytes, whole);
@@ -82,7 +84,7 @@ Collective Communicator::enter(const Collective& given) {
       std::memmove(call.recv, call.send, static_cast<size_t>(call.count * size_of(call.dtype)));
     call.send = call.recv;
   }
-  return call;
+  return {call, name_, bytes};
 }
 
 void Communicator::all_reduce(void* data, int64_t count, DType dtype, ReduceOp op, Device device, const char* label) {
@@ -145,17 +147,20 @@ void Communicator::broadcast(void* data, int64_t count, DType dtype, int root, D
 void Communicator::send(const void* data, int64_t count, DType dtype, int to, Device device) {
   static const char nothing = 0;
   if (!data) data = &nothing;  // a null pointer to send means that the call receives
-  enter(point_to_point(data, nullptr, count, dtype, to, device));
+  CollectiveSpan span = enter(point_to_point(data, nullptr, count, dtype, to, device));
   if (device == Device::Cpu) send_bytes(data, count * size_of(dtype), to);
 }
 
 void Communicator::recv(void* data, int64_t count, DType dtype, int from, Device device) {
-  enter(point_to_point(nullptr, data, count, dtype, from, device));
+  CollectiveSpan span = enter(point_to_point(nullptr, data, count, dtype, from, device));
   if (device == Device::Cpu) receive_bytes(data, count * size_of(dtype), from);
 }
 
 void Communicator::barrier() { run(enter({.kind = CollectiveKind::barrier, .label = "barrier"})); }
 
-std::unique_ptr<Pending> Communicator::start(const Collective& call) { return begin(enter(call)); }
+std::unique_ptr<Pending> Communicator::start(const Collective& given) {
+  CollectiveSpan call = enter(given);
+  return observed(begin(call), call);
+}
 
 }  // namespace cleave::dist

@@ -8,6 +8,7 @@
 
 #include <cleave/core/device.h>
 #include <cleave/core/dtype.h>
+#include <cleave/core/observer.h>
 #include <cleave/dist/layout.h>
 
 namespace cleave::dist {
@@ -37,6 +38,8 @@ struct Collective {
   Device device = Device::Cpu;  ///< Meta: counted, nothing moves
   const char* label = "";
 };
+
+class CollectiveSpan;
 
 /// A collective under way.
 class Pending {
@@ -96,7 +99,7 @@ class Communicator {
   uint64_t sequence() const { return sequence_; }
 
  private:
-  Collective enter(const Collective& call);  // checks, counts, makes it in place
+  CollectiveSpan enter(const Collective& call);  // checks, counts, makes it in place
   int rank_, size_;
   std::string name_;
   uint64_t sequence_ = 0;
@@ -131,6 +134,9 @@ void reset_comm_counts();
 void record_collectives(bool on);
 std::vector<CommEvent> recorded_collectives();
 
+/// The phase of this rank now.
+const char* current_phase();
+
 /// Names the phase that traffic is counted under, for a scope of this rank. The text must outlive the counts.
 class PhaseScope {
  public:
@@ -141,6 +147,7 @@ class PhaseScope {
 
  private:
   const char* before_;
+  NamedSpan span_;
 };
 
 }  // namespace cleave::dist

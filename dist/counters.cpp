@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
 namespace cleave::dist {
 namespace {
@@ -55,7 +56,10 @@ void record_collectives(bool on) {
 
 std::vector<CommEvent> recorded_collectives() { return traffic.events; }
 
-PhaseScope::PhaseScope(const char* phase) : before_(traffic.phase) { traffic.phase = phase; }
+const char* current_phase() { return traffic.phase; }
+
+PhaseScope::PhaseScope(const char* phase)
+    : before_(std::exchange(traffic.phase, phase)), span_(SpanKind::phase, phase) {}
 PhaseScope::~PhaseScope() { traffic.phase = before_; }
 
 }  // namespace cleave::dist

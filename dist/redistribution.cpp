@@ -5,6 +5,7 @@
 
 #include <cleave/core/error.h>
 #include <cleave/dist/mesh_state.h>
+#include <cleave/dist/observer.h>
 #include <cleave/dist/planner.h>
 #include <cleave/dist/redistribute/blocks.h>
 #include <cleave/dist/redistribute/mesh_exchange.h>
@@ -192,6 +193,7 @@ Tensor run_step(const Tensor& x, const Step& step, const char* label) {
 Tensor redistribute_data(const Tensor& x, const LayoutData* to, const char* label) {
   TensorType type = x.type();
   if (type.layout == to) return x.detach();
+  RedistributionSpan span(label, type, to);
   const RedistributionPlan& plan = plan_redistribution(type, to);
   if (type.layout->mesh != to->mesh) return steps::mesh_exchange(x, to, label);
   if (!to->mesh->member()) return steps::make_block(x, to);

@@ -21,7 +21,7 @@ namespace detail {
 /// One run of a module's `operator()`: places inputs and outputs as the plan says and holds the scopes in between.
 class ModuleCall {
  public:
-  explicit ModuleCall(const ModuleBase& module) : module_(module), observer_(CallObserver::current()) {
+  explicit ModuleCall(const ModuleBase& module) : span_(module), module_(module), observer_(CallObserver::current()) {
     if (observer_) observer_->enter(module);
   }
   ModuleCall(const ModuleCall&) = delete;
@@ -41,6 +41,7 @@ class ModuleCall {
  private:
   Tensor take_input(const Tensor& input, int position);
 
+  ModuleSpan span_;
   const ModuleBase& module_;
   CallObserver* observer_;
   std::vector<Tensor> seen_;  // the inputs, for the observer

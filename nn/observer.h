@@ -3,10 +3,21 @@
 #include <functional>
 #include <span>
 
+#include <cleave/core/observer.h>
 #include <cleave/core/tensor.h>
 #include <cleave/nn/module_base.h>
 
 namespace cleave::nn {
+
+/// A running `operator()`, with the placement of inputs and outputs in it: what every Observer is told.
+class ModuleSpan : public Span {
+ public:
+  explicit ModuleSpan(const ModuleBase& module) : Span(SpanKind::module, module.path().c_str()), module(module) {
+    open();
+  }
+  ~ModuleSpan() { close(); }
+  const ModuleBase& module;
+};
 
 /// While it lives, every `operator()` of a module on this rank is told to it, and to it alone: the last one made is the
 /// one in force. A call that throws has no `leave`.

@@ -82,6 +82,13 @@ Cost attention_cost(std::span<const View* const> in, std::span<const View* const
   return {2 * pairs * static_cast<double>(in[0]->shape[3] + in[2]->shape[3]), bytes};
 }
 
+// Five products where the forward has two.
+Cost attention_backward_cost(std::span<const View* const> in, std::span<const View* const> out,
+                             const Attributes& attributes) {
+  Cost c = attention_cost(in, out, attributes);
+  return {2.5 * c.flops, 2 * c.bytes};
+}
+
 AttentionBlock block_for(const Shape& q, const Shape& k, bool causal, double scale) {
   AttentionBlock a;
   a.scale = scale;
@@ -127,6 +134,7 @@ extern const OpDef attention{.name = "scaled_dot_product_attention",
                              .backward = attention_backward,
                              .saves = {.inputs = 0b1111, .outputs = 0b11},
                              .cost = attention_cost,
+                             .backward_cost = attention_backward_cost,
                              .samples = attention_samples,
                              .outputs = 2,
                              .differentiable_outputs = 0b01};

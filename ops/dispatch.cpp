@@ -2,6 +2,7 @@
 #include <cleave/autograd/grad_mode.h>
 #include <cleave/autograd/redistribute.h>
 #include <cleave/dist/mesh_state.h>
+#include <cleave/ops/observer.h>
 #include <cleave/ops/op.h>
 #include <cleave/ops/op_node.h>
 #include <cleave/ops/row_cache.h>
@@ -10,12 +11,6 @@
 
 namespace cleave {
 namespace {
-
-struct Observer {
-  DispatchObserver call = nullptr;
-  void* context = nullptr;
-};
-thread_local Observer observer;
 
 /// A copy of a call's attributes that `localize` may rewrite.
 struct LocalAttributes {
@@ -174,6 +169,7 @@ bool any_distributed(Inputs in) {
 }  // namespace
 
 void dispatch(const OpDef& op, Inputs in, Attributes attributes, std::span<Tensor> out) {
+  OpSpan span(op, in, out);
   std::array<OutputType, kMaxOutputs> types;
   std::span<OutputType> used(types.data(), out.size());
   op.infer({op, in, attributes}, used);
@@ -181,7 +177,6 @@ void dispatch(const OpDef& op, Inputs in, Attributes attributes, std::span<Tenso
     dispatch_distributed(op, in, attributes, used, out);
   else
     dispatch_plain(op, in, attributes, used, out);
-  if (observer.call) observer.call(op, in, out, observer.context);
 }
 
 Tensor apply_list(const OpDef& op, Attributes attributes, std::span<const Tensor> in) {
@@ -191,7 +186,5 @@ Tensor apply_list(const OpDef& op, Attributes attributes, std::span<const Tensor
   dispatch(op, inputs, attributes, {&out, 1});
   return out;
 }
-
-void set_dispatch_observer(DispatchObserver call, void* context) { observer = {call, context}; }
 
 }  // namespace cleave

@@ -136,6 +136,10 @@ struct OpDef {
   void (*decompose)(Inputs in, const Attributes& attributes, std::span<Tensor> out) = nullptr;
   Cost (*cost)(std::span<const View* const> in, std::span<const View* const> out,
                const Attributes& attributes) = nullptr;
+  /// Optional: of a kernel that `backward` launches under the op's name, from its inputs and outputs. A kernel without
+  /// a record of its work counts the bytes that it reads and writes.
+  Cost (*backward_cost)(std::span<const View* const> in, std::span<const View* const> out,
+                        const Attributes& attributes) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;
   int outputs = 1;
   /// Outputs that carry gradients (bit mask).
@@ -173,9 +177,5 @@ Dims wrap_dims(const char* op, const Dims& dims, const TensorType& type);
 void require_floating(const char* op, const Tensor& x, const char* what = "input");
 /// The broadcast of two shapes; ShapeError naming both types.
 Shape broadcast_shapes(const char* op, const Tensor& a, const Tensor& b);
-
-/// Called for every dispatch on this rank while set: traces, profiles, and the checks that a run is finite.
-using DispatchObserver = void (*)(const OpDef& op, Inputs in, std::span<const Tensor> out, void* context);
-void set_dispatch_observer(DispatchObserver observer, void* context);
 
 }  // namespace cleave

@@ -47,6 +47,27 @@ void add_placement(CLI::App& app, std::string& mesh, std::string& plan) {
       ->group("Placement");
 }
 
+// "A:B", or "A" for one step.
+void read_steps(const std::string& text, TrainOptions& o) {
+  size_t colon = text.find(':');
+  std::string first = text.substr(0, colon), last = colon == std::string::npos ? first : text.substr(colon + 1);
+  if (!CLI::detail::lexical_cast(first, o.trace_first) || !CLI::detail::lexical_cast(last, o.trace_last))
+    throw cleave::ValueError(fmt::format("--trace-steps is {}; it must be two step numbers, like 3:5", text));
+}
+
+void add_watch(CLI::App& app, TrainOptions& o) {
+  const std::string group = "Seeing";
+  app.add_option("--trace", o.trace,
+                 "write ops, collectives, modules and memory of some steps of all ranks to this file, for "
+                 "chrome://tracing or ui.perfetto.dev")
+      ->group(group);
+  app.add_option_function<std::string>(
+         "--trace-steps", [&o](const std::string& text) { read_steps(text, o); }, "first and last of these steps [3:5]")
+      ->group(group);
+  app.add_flag("--profile", o.profile, "print where the time of rank 0 went, from step 3 on, as a table by op")
+      ->group(group);
+}
+
 void add_train(CLI::App& app, TrainOptions& o) {
   add_model(app, o.model);
   add_shape(app, o.batch, o.dtype);
@@ -61,6 +82,7 @@ void add_train(CLI::App& app, TrainOptions& o) {
   app.add_option("--eval-every", o.eval_every, "steps between held-out losses [at the end]");
   app.add_option("--log", o.log, "write a line of JSON per step to this file");
   app.add_option("--save", o.save, "write the model to this safetensors file");
+  add_watch(app, o);
   add_placement(app, o.mesh, o.plan);
   app.add_option("--ranks", "thread ranks; under mpirun its processes are the ranks [1]")->group("Placement");
   app.add_flag("--deferred,!--no-deferred", o.deferred, "make only the weights that a rank holds [on]")
@@ -89,6 +111,17 @@ void require(bool ok, const char* option, double value, const char* range) {
   if (!ok) throw cleave::ValueError(fmt::format("{} is {}; it must be {}", option, value, range));
 }
 
+void check_watch(const TrainOptions& o) {
+  if (!o.compare.empty() && (o.profile || !o.trace.empty()))
+    throw cleave::ValueError("--trace and --profile watch one run; leave --compare away");
+  if (!o.trace_last) return;
+  if (o.trace.empty()) throw cleave::ValueError("--trace-steps needs --trace");
+  require(o.trace_first >= 1 && o.trace_first <= o.steps, "the first of --trace-steps",
+          static_cast<double>(o.trace_first), "from 1 to --steps");
+  require(o.trace_last >= o.trace_first, "the last of --trace-steps", static_cast<double>(o.trace_last),
+          "at least the first");
+}
+
 Options checked(TrainOptions o) {
   o.model = completed(o.model);
   require(o.batch >= 1, "--batch", static_cast<double>(o.batch), "at least 1");
@@ -99,6 +132,7 @@ Options checked(TrainOptions o) {
   require(o.weight_decay >= 0, "--weight-decay", o.weight_decay, "at least 0");
   require(o.clip >= 0, "--clip", o.clip, "at least 0");
   require(o.eval_every >= 0, "--eval-every", static_cast<double>(o.eval_every), "at least 0");
+  check_watch(o);
   return o;
 }
 

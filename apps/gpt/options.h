@@ -27,7 +27,10 @@ struct TrainOptions {
   std::string log = {}, save = {};
   int64_t eval_every = 0;  ///< held-out loss every so many steps; 0: at the end only
   bool deferred = true;
-  std::string compare = {};  ///< "single", or nothing
+  std::string compare = {};                 ///< "single", or nothing
+  std::string trace = {};                   ///< file, or nothing
+  int64_t trace_first = 0, trace_last = 0;  ///< 0: as in traced_steps()
+  bool profile = false;
 };
 
 struct GenerateOptions {

@@ -16,6 +16,7 @@
 #include "gpt/curve.h"
 #include "gpt/log.h"
 #include "gpt/trainer.h"
+#include "gpt/watch.h"
 
 namespace gpt {
 
@@ -41,9 +42,10 @@ void require_same(dist::World& world, const char* what, uint64_t hash) {
 }
 
 uint64_t hash_of(const TrainOptions& o) {
-  std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_json(o.model), o.batch,
-                                 to_string(o.dtype), o.steps, o.lr, o.min_lr.value_or(-1), o.warmup.value_or(-1),
-                                 o.weight_decay, o.clip, o.seed, o.mesh, o.plan, o.eval_every, o.compare);
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_json(o.model), o.batch, to_string(o.dtype),
+                  o.steps, o.lr, o.min_lr.value_or(-1), o.warmup.value_or(-1), o.weight_decay, o.clip, o.seed, o.mesh,
+                  o.plan, o.eval_every, o.compare, !o.trace.empty(), o.trace_first, o.trace_last);
   return std::hash<std::string>{}(text);
 }
 
@@ -70,6 +72,7 @@ class Run {
       : world_(world),
         o_(options),
         corpus_(corpus),
+        watch_(world, options),
         trainer_(options, placement),
         starts_(held_out_starts(corpus, options)),
         log_(first() ? options.log : ""),
@@ -90,26 +93,35 @@ class Run {
 
   void end() {
     if (!o_.save.empty()) save_model(world_, trainer_.model(), o_.save);
-    if (!first()) return;
     progress_.finish();
+    if (first()) tell();
+    watch_.report();
+  }
+
+ private:
+  bool first() const { return world_.rank() == 0; }
+
+  void tell() const {
     fmt::print("\nloss by step\n{}", draw_curve(losses_));
     fmt::print("held-out loss {:.4f} nats per byte ({:.3f} bits), over {} windows of {} bytes\n", held_out_,
                held_out_ / std::log(2.0), starts_.size(), o_.model.seq);
     if (!o_.save.empty()) fmt::print("saved {}\n", o_.save);
   }
 
- private:
-  bool first() const { return world_.rank() == 0; }
-
   StepRecord one(int64_t step) {
     Batch batch = random_batch(corpus_.train, o_.batch, o_.model.seq, o_.seed, step);
     dist::reset_comm_counts();
+    watch_.begin(step);
     auto start = Clock::now();
     StepRecord r{.step = step};
     r.loss = trainer_.backward(batch, step);
-    r.grad_norm = trainer_.update(step);
+    {
+      dist::PhaseScope phase("optimizer");
+      r.grad_norm = trainer_.update(step);
+    }
     r.lr = trainer_.lr();
     r.ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    watch_.end();
     r.tokens_per_s = static_cast<double>(o_.batch * o_.model.seq) / r.ms * 1e3;
     r.comm = dist::comm_counts();
     r.peak_bytes = gathered(world_, cleave::memory_stats().peak);
@@ -121,6 +133,7 @@ class Run {
   dist::World& world_;
   const TrainOptions& o_;
   const Corpus& corpus_;
+  Watch watch_;
   Trainer trainer_;
   std::vector<int64_t> starts_;
   LogFile log_;

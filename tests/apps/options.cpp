@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "gpt/watch.h"
+
 using namespace gpt;
 
 namespace {
@@ -57,6 +59,26 @@ TEST_CASE("every option of a run is read") {
   CHECK(!o.deferred);
 }
 
+TEST_CASE("what is watched: the steps of the trace and of the profile") {
+  auto range = [](Steps s) { return std::pair(s.first, s.last); };
+  auto o = options<TrainOptions>({"train", "--steps", "20", "--trace", "t", "--trace-steps", "7:9"});
+  CHECK(o.trace == "t");
+  CHECK(range(traced_steps(o)) == std::pair<int64_t, int64_t>(7, 9));
+  CHECK(!profiled_steps(o).has(7));
+  auto trace = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"train", "--trace", "t"});
+    return range(traced_steps(options<TrainOptions>(words)));
+  };
+  CHECK(trace({"--trace-steps", "800"}) == std::pair<int64_t, int64_t>(800, 800));
+  CHECK(trace({"--trace-steps", "799:900"}) == std::pair<int64_t, int64_t>(799, 800));
+  CHECK(trace({}) == std::pair<int64_t, int64_t>(3, 5));
+  CHECK(trace({"--steps", "4"}) == std::pair<int64_t, int64_t>(3, 4));
+  CHECK(trace({"--steps", "1"}) == std::pair<int64_t, int64_t>(1, 1));
+  CHECK(range(profiled_steps(options<TrainOptions>({"train", "--profile"}))) == std::pair<int64_t, int64_t>(3, 800));
+  CHECK(profiled_steps(options<TrainOptions>({"train", "--profile", "--steps", "2"})).has(1));
+  CHECK(!traced_steps(options<TrainOptions>({"train", "--profile"})).has(3));
+}
+
 TEST_CASE("values that do not fit are errors naming the option") {
   auto rejected = [](std::vector<std::string> words, const char* why) {
     words.insert(words.begin(), "train");
@@ -73,6 +95,12 @@ TEST_CASE("values that do not fit are errors naming the option") {
   rejected({"--lr", "0"}, "--lr");
   rejected({"--lr", "0.1", "--min-lr", "0.2"}, "--min-lr");
   rejected({"--steps", "0"}, "--steps");
+  rejected({"--trace", "t", "--trace-steps", "0:2"}, "--trace-steps");
+  rejected({"--trace", "t", "--trace-steps", "4:3"}, "--trace-steps");
+  rejected({"--trace", "t", "--trace-steps", "3:x"}, "--trace-steps");
+  rejected({"--trace", "t", "--steps", "5", "--trace-steps", "6:7"}, "--trace-steps");
+  rejected({"--trace-steps", "3:5"}, "--trace");
+  rejected({"--profile", "--compare", "single"}, "--compare");
 }
 
 TEST_CASE("what cannot be read has exit code 1, help 0") {

@@ -15,7 +15,7 @@ fault() {
 # has FILE PATTERN [COUNT]: so many lines match (1).
 has() {
   local n
-  n=$(grep -cE "$2" "$1")
+  n=$(grep -cE -e "$2" "$1")
   [ "$n" -eq "${3:-1}" ] || { fault "$1: expected ${3:-1} lines like '$2', got $n" && cat "$1"; }
 }
 # train NAME ARGUMENT...: output in NAME.out, log in NAME.log, model in NAME.model
@@ -27,6 +27,17 @@ train() {
 losses() { sed -E 's/.*"loss":([0-9]\.[0-9]{4}).*/\1/' "$folder/$1.log"; }
 
 train single
+train watched --trace "$folder/trace.json" --trace-steps 4:5 --profile
+[ "$(losses watched)" = "$(losses single)" ] || fault "another run when it is watched"
+cmp -s "$folder/watched.model" "$folder/single.model" || fault "another model when it is watched"
+has "$folder/watched.out" '^steps 3 to 30 of rank 0$'
+has "$folder/watched.out" '^backward +backward of linear +[0-9]+ .* %'
+has "$folder/watched.out" '^ +all .* 100.00 %'
+has "$folder/trace.json" '"name":"step [45]","cat":"interval"' 2
+has "$folder/trace.json" '"name":"linear","cat":"op".*"out":\["f32\[4, 32, ' $((2 * 9))
+"$gpt" train "${small[@]}" --ranks 2 --trace "$folder/no/trace.json" >"$folder/no.out" 2>&1 && fault "a trace that cannot be written is no error"
+has "$folder/no.out" '--trace: .*/no/trace.json cannot be written' 2
+has "$folder/no.out" '^step ' 0
 has "$folder/single.out" '^model: .* M parameters, f32$'
 has "$folder/single.out" '^step 30/30  loss .* held out [0-9.]+$'
 has "$folder/single.out" '^held-out loss [0-9.]+ nats per byte'

@@ -1,0 +1,39 @@
+// gpt train --trace and --profile: which steps are watched, and what is told of them.
+#pragma once
+#include <cleave/dist/launch.h>
+#include <cleave/nn/profile.h>
+
+#include <optional>
+
+#include "gpt/options.h"
+
+namespace gpt {
+
+/// First and last of a run of steps, from 1.
+struct Steps {
+  int64_t first = 0, last = -1;
+  bool has(int64_t step) const { return first <= step && step <= last; }
+};
+/// The steps of the trace: as asked for, else 3 to 5, or the last ones of a shorter run.
+Steps traced_steps(const TrainOptions& options);
+/// The steps of the profile: from the third, behind those that warm up; all of a run of two.
+Steps profiled_steps(const TrainOptions& options);
+
+/// Watches the steps of a run, if that was asked for.
+class Watch {
+ public:
+  /// Throws FileError on rank 0 if the trace cannot be written.
+  Watch(cleave::dist::World& world, const TrainOptions& options);
+  void begin(int64_t step);
+  void end();
+  /// After the run: writes the trace, prints rank 0's table. Communicates.
+  void report() const;
+
+ private:
+  cleave::dist::World& world_;
+  const TrainOptions& o_;
+  Steps traced_, profiled_;
+  std::optional<cleave::nn::Profiler> profiler_;
+};
+
+}  // namespace gpt

@@ -8,6 +8,7 @@
 #include <cleave/ops/row_cache.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace cleave {
 namespace {
@@ -170,8 +171,11 @@ bool any_distributed(Inputs in) {
 
 void dispatch(const OpDef& op, Inputs in, Attributes attributes, std::span<Tensor> out) {
   OpSpan span(op, in, out);
-  std::array<OutputType, kMaxOutputs> types;
-  std::span<OutputType> used(types.data(), out.size());
+  static_assert(std::is_trivially_destructible_v<OutputType>);
+  alignas(OutputType) std::byte room[kMaxOutputs * sizeof(OutputType)];  // made only as far as it is used
+  auto* types = reinterpret_cast<OutputType*>(room);
+  std::uninitialized_default_construct_n(types, out.size());
+  std::span<OutputType> used(types, out.size());
   op.infer({op, in, attributes}, used);
   if (any_distributed(in))
     dispatch_distributed(op, in, attributes, used, out);

@@ -1,9 +1,7 @@
 #include <cleave/dist/internal/call.h>
 
 #include <cstring>
-#include <functional>
 #include <numeric>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,7 +16,7 @@ std::string_view to_string(CollectiveKind kind) {
 
 namespace detail {
 
-void CallRecord::assign(const Collective& call, uint64_t number) {
+void CallHeader::assign(const Collective& call, uint64_t number) {
   sequence = number;
   kind = call.kind;
   dtype = call.dtype;
@@ -26,28 +24,37 @@ void CallRecord::assign(const Collective& call, uint64_t number) {
   device = call.device;
   peer = call.peer;
   count = call.count;
-  counts.clear();
-  if (kind == CollectiveKind::all_gather) counts.assign(call.recv_counts.begin(), call.recv_counts.end());
-  if (kind == CollectiveKind::reduce_scatter) counts.assign(call.send_counts.begin(), call.send_counts.end());
-  std::strncpy(label, call.label, sizeof label - 1);  // pads with zeros: equality is bytewise
+  std::strncpy(label, call.label, sizeof label - 1);  // pads with zeros: the hash is of all of it
 }
 
-bool operator==(const CallRecord& a, const CallRecord& b) {
-  return a.sequence == b.sequence && a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.device == b.device &&
-         a.peer == b.peer && a.count == b.count && a.counts == b.counts &&
-         !std::memcmp(a.label, b.label, sizeof a.label);
+CallRecord::CallRecord(const Collective& call, uint64_t number) {
+  assign(call, number);
+  auto alike = compared_counts(call);
+  counts.assign(alike.begin(), alike.end());
 }
 
-uint64_t hash(const CallRecord& r) {
-  uint64_t h = std::hash<std::string_view>{}({r.label, sizeof r.label});
+std::span<const int64_t> compared_counts(const Collective& call) {
+  if (call.kind == CollectiveKind::all_gather) return call.recv_counts;
+  if (call.kind == CollectiveKind::reduce_scatter) return call.send_counts;
+  return {};
+}
+
+uint64_t hash(const CallHeader& r, std::span<const int64_t> counts) {
+  uint64_t h = 0;
   auto mix = [&h](int64_t value) { h = (h ^ static_cast<uint64_t>(value)) * 0x9E3779B97F4A7C15u, h ^= h >> 29; };
+  int64_t words[sizeof r.label / 8];
+  std::memcpy(words, r.label, sizeof words);
+  for (int64_t word : words) {
+    mix(word);
+    if (!word) break;
+  }
   mix(static_cast<int64_t>(r.sequence));
   mix(static_cast<int64_t>(r.kind) | static_cast<int64_t>(r.dtype) << 8 | static_cast<int64_t>(r.op) << 16 |
       static_cast<int64_t>(r.device) << 24);
   mix(r.peer);
   mix(r.count);
-  mix(static_cast<int64_t>(r.counts.size()));
-  for (int64_t n : r.counts) mix(n);
+  mix(static_cast<int64_t>(counts.size()));
+  for (int64_t n : counts) mix(n);
   return h;
 }
 

@@ -8,8 +8,8 @@
 
 namespace cleave::dist::detail {
 
-/// What must be alike on all members of a call. `counts` is empty for all_to_all, whose counts differ by rank.
-struct CallRecord {
+/// What must be alike on all members of a call, less the counts. Plain bytes: it is also read from shared memory.
+struct CallHeader {
   uint64_t sequence = 0;
   CollectiveKind kind = CollectiveKind::barrier;
   DType dtype = DType::f32;
@@ -17,15 +17,21 @@ struct CallRecord {
   Device device = Device::Cpu;
   int peer = 0;
   int64_t count = 0;
-  std::vector<int64_t> counts;
   char label[48] = {};  // a copy, cut to fit: the caller's text may be gone when another rank reads it
 
-  /// Reuses the memory of `counts`.
   void assign(const Collective& call, uint64_t number);
-  friend bool operator==(const CallRecord& a, const CallRecord& b);
 };
 
-uint64_t hash(const CallRecord& record);
+/// `counts` is empty for all_to_all, whose counts differ by rank.
+struct CallRecord : CallHeader {
+  CallRecord() = default;
+  CallRecord(const Collective& call, uint64_t number);
+  std::vector<int64_t> counts;
+};
+
+/// The counts that must be alike: of all_gather and reduce_scatter; none of other calls.
+std::span<const int64_t> compared_counts(const Collective& call);
+uint64_t hash(const CallHeader& header, std::span<const int64_t> counts);
 /// "all_gather 'embedding' of [4, 3] f32".
 std::string describe(const CallRecord& record);
 /// "all_gather 'embedding' on tp (call 12)".

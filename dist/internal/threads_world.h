@@ -1,8 +1,6 @@
 // Ranks as threads of one process: what they share, and how one of them waits for another.
 #pragma once
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -62,7 +60,7 @@ class ThreadWorld {
   std::map<std::tuple<std::vector<int>, std::string, int>, Entry> groups_;
 };
 
-class ThreadCall;
+class SharedCall;
 
 /// One rank's part of a ThreadWorld. Only its own thread uses it.
 class ThreadBackend : public WorldBackend {
@@ -71,34 +69,8 @@ class ThreadBackend : public WorldBackend {
       : WorldBackend("threads", rank, shared->size, shared->size), world(std::move(shared)) {}
   std::unique_ptr<Communicator> make_communicator(const std::vector<int>& ranks, const std::string& axis) override;
 
-  /// Does this rank's part of the started calls whose members have all arrived, so that waits may come in any order.
-  void progress();
-
   const std::shared_ptr<ThreadWorld> world;
-  std::vector<ThreadCall*> started;  ///< in order of start; its part is not yet done
-};
-
-/// Sleepers of one group. Those who change what they may wait for call `wake`.
-class Alarm {
- public:
-  void wake() {
-    if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
-    std::lock_guard lock(mutex_);
-    changed_.notify_all();
-  }
-  /// Returns when `ready`, or after some time.
-  template <class Ready>
-  void sleep(Ready&& ready, std::chrono::microseconds most) {
-    std::unique_lock lock(mutex_);
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    changed_.wait_for(lock, most, ready);
-    sleepers_.fetch_sub(1, std::memory_order_relaxed);
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  alignas(64) std::atomic<int> sleepers_{0};
+  std::vector<SharedCall*> started;  ///< in order of start; their part is not yet done
 };
 
 }  // namespace cleave::dist::detail

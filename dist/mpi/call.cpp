@@ -56,9 +56,7 @@ bool MpiCall::advance() {
 }
 
 std::string MpiCall::place() const {
-  CallRecord record;
-  record.assign(call_, call_.kind == CollectiveKind::send_recv ? 0 : sequence_);
-  return detail::place(record, comm_.name());
+  return detail::place({call_, call_.kind == CollectiveKind::send_recv ? 0 : sequence_}, comm_.name());
 }
 
 void MpiCall::send(int member, const void* data, int64_t elements) {

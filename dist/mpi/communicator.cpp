@@ -65,10 +65,9 @@ std::vector<std::string> MpiCommunicator::exchange_texts(const CallRecord& recor
 }
 
 void MpiCommunicator::compare(const Collective& call, uint64_t number) {
-  CallRecord record;
-  record.assign(call, sequence());
+  CallRecord record(call, sequence());
   bool pairs = call.kind == CollectiveKind::all_to_all;
-  std::vector<Stamp> out(ranks.size(), {hash(record), 0});
+  std::vector<Stamp> out(ranks.size(), {hash(record, record.counts), 0});
   for (size_t r = 0; pairs && r < out.size(); ++r) out[r].count = call.send_counts[r];
   std::vector<Stamp> in = out;
   exchange(*this, record, tag(number, compared), out, in);

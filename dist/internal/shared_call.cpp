@@ -1,0 +1,254 @@
+#include <cleave/dist/internal/shared_call.h>
+
+#include <cleave/core/error.h>
+#include <cleave/dist/internal/shared_moves.h>
+#include <cleave/dist/internal/shared_staged.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace cleave::dist::detail {
+namespace {
+
+/// The use of others' buffers. Together with `leave` it sees to it that nobody uses what a failed rank has freed:
+/// either this rank sees that one is gone, or the one that leaves sees that this rank is busy.
+struct Busy {
+  explicit Busy(SharedRank& rank) : member(rank.self()) {
+    member.busy.store(true, std::memory_order_seq_cst);
+    for (int i = 0; i < rank.group.size(); ++i) {
+      if (!rank.group.member(i).gone.load(std::memory_order_seq_cst)) continue;
+      member.busy.store(false, std::memory_order_release);
+      while (!rank.peers.ending()) std::this_thread::yield();  // the notice of why it went is on its way
+      rank.peers.give_up();
+    }
+  }
+  ~Busy() { member.busy.store(false, std::memory_order_release); }
+  Member& member;
+};
+
+bool hands_in(const Collective& call, int me) {
+  return call.device == Device::Cpu && call.kind != CollectiveKind::barrier &&
+         (call.kind != CollectiveKind::broadcast || call.peer == me);
+}
+
+/// Payloads up to this are copied into the slot. Others' results of a reduction cost more work the more members there
+/// are; memory of one's own has to be copied anyway.
+int64_t slot_limit(const SharedGroup& group, CollectiveKind kind, bool reachable) {
+  constexpr int64_t kReduced = 8192, kMoved = 32768;
+  if (kind == CollectiveKind::all_reduce && (reachable || group.size() > 2))
+    return std::min(kReduced, group.slot_bytes);
+  return reachable ? std::min(kMoved, group.slot_bytes) : group.slot_bytes;
+}
+
+/// Where messages copy once and staging twice. By the payload of one member: one is enough to decide for all.
+bool prefers_messages(CollectiveKind kind, int64_t bytes) {
+  constexpr int64_t kExchanged = int64_t{1} << 18, kGathered = int64_t{1} << 19;
+  return (kind == CollectiveKind::all_to_all && bytes >= kExchanged) ||
+         (kind == CollectiveKind::all_gather && bytes >= kGathered);
+}
+
+}  // namespace
+
+// The record in the ring is the older step's until everyone is done with it.
+void SharedRank::find_free(uint64_t number, Waiter& waiter) {
+  waiter.all(Mark::done, number - kRing);
+  uint64_t least = ~uint64_t{0};
+  for (int i = 0; i < group.size(); ++i) least = std::min(least, group.member(i).done.load(std::memory_order_acquire));
+  free_until_ = least + kRing;
+}
+
+void SharedRank::leave() {
+  constexpr std::chrono::seconds kDead{1};  // a killed process stays busy for ever
+  self().gone.store(true, std::memory_order_seq_cst);
+  auto end = std::chrono::steady_clock::now() + kDead;
+  for (int i = 0; i < group.size(); ++i)
+    while (group.member(i).busy.load(std::memory_order_seq_cst) && std::chrono::steady_clock::now() < end)
+      std::this_thread::yield();
+}
+
+SharedCall::SharedCall(SharedRank& rank, const Collective& call, uint64_t sequence, bool started)
+    : rank_(rank),
+      call_(call),
+      sequence_(sequence),
+      waiter_(rank.peers, rank.group, call_, sequence) {
+  number_ = rank_.claim(waiter_);
+  post();
+  if (started) rank_.started.push_back(this);
+}
+
+SharedCall::~SharedCall() {
+  if (over_) return;
+  try {
+    wait();
+  } catch (...) {  // the buffers are free to go, and a destructor has nobody to tell
+  }
+}
+
+void SharedCall::post() {
+  Post& mine = post_of(rank_.me);
+  mine.header.assign(call_, sequence_);
+  auto alike = compared_counts(call_);
+  mine.hash = hash(mine.header, alike);
+  std::copy(alike.begin(), alike.end(), rank_.group.recv_counts(rank_.me, number_).begin());
+  if (call_.kind == CollectiveKind::all_to_all) {
+    std::copy(call_.send_counts.begin(), call_.send_counts.end(), rank_.group.send_counts(rank_.me, number_).begin());
+    std::copy(call_.recv_counts.begin(), call_.recv_counts.end(), rank_.group.recv_counts(rank_.me, number_).begin());
+  }
+  choose_home(mine);
+  rank_.publish(number_);
+}
+
+void SharedCall::choose_home(Post& mine) {
+  int64_t bytes = hands_in(call_, rank_.me) ? payload_bytes(call_, rank_.me) : 0;
+  mine.empty = bytes == 0;
+  mine.home = Home::slot;
+  if (mine.empty) return;
+  bool reachable = rank_.peers.locate(call_.send, bytes, mine.buffer);
+  std::byte* slot = rank_.group.slot(rank_.me, number_);
+  if (bytes <= slot_limit(rank_.group, call_.kind, reachable)) {
+    std::memcpy(slot, call_.send, static_cast<size_t>(bytes));
+  } else if (reachable) {
+    mine.home = Home::shared;
+  } else if (prefers_messages(call_.kind, bytes)) {
+    mine.home = Home::messages;
+  } else {
+    mine.home = Home::staged;
+    Staged(rank_, call_, waiter_).stage(0, slot);
+  }
+}
+
+bool SharedCall::everyone_posted() const {
+  for (int i = 0; i < rank_.group.size(); ++i)
+    if (!rank_.group.reached(i, Mark::posted, number_, std::memory_order_acquire)) return false;
+  return true;
+}
+
+void SharedCall::wait() {
+  if (!over_) {
+    over_ = true;
+    auto& started = rank_.started;
+    try {
+      while (!worked_) {  // calls of one group are worked on in order
+        auto first = std::find_if(started.begin(), started.end(), [this](auto* c) { return &c->rank_ == &rank_; });
+        SharedCall* next = first == started.end() ? this : *first;
+        next->waiter_.all(Mark::posted, next->number_);
+        if (!next->worked_) next->work();
+      }
+      if (mode_ == Home::shared) waiter_.all(Mark::done, number_);
+    } catch (...) {
+      std::erase(started, this);
+      rank_.leave();
+      throw;
+    }
+  }
+  if (error_) std::rethrow_exception(error_);
+}
+
+void SharedCall::work() {
+  std::erase(rank_.started, this);
+  Home home = call_.device == Device::Cpu ? common_home() : Home::slot;
+  std::optional<Busy> busy;
+  if (home == Home::shared) busy.emplace(rank_);
+  bool finished = false;
+  try {
+    compare();
+    mode_ = home;
+    if (home == Home::staged) {
+      finished = true;
+      Staged(rank_, call_, waiter_).run(number_);
+    } else if (home != Home::messages && call_.device == Device::Cpu) {
+      move();
+    }
+  } catch (...) { error_ = std::current_exception(); }
+  busy.reset();
+  worked_ = true;
+  if (!finished) rank_.finish(number_);
+}
+
+// It costs no synchronisation of its own, so it is done in every mode. All members see the same posts and so come to
+// the same verdict.
+void SharedCall::compare() const {
+  SharedGroup& group = rank_.group;
+  for (int i = 1; i < group.size(); ++i) {
+    if (post_of(i).hash == post_of(0).hash) continue;
+    auto text = [&](int member) {
+      CallRecord record;
+      static_cast<CallHeader&>(record) = post_of(member).header;
+      auto counts = group.recv_counts(member, number_);
+      if (record.kind == CollectiveKind::all_gather || record.kind == CollectiveKind::reduce_scatter)
+        record.counts.assign(counts.begin(), counts.end());
+      return describe(record);
+    };
+    throw CommError(disagreement(sequence_, group.name, group.ranks[0], group.ranks[static_cast<size_t>(i)], text(0),
+                                 text(i)));
+  }
+  if (call_.kind == CollectiveKind::all_to_all) compare_pairs();
+}
+
+void SharedCall::compare_pairs() const {
+  const SharedGroup& group = rank_.group;
+  auto n = static_cast<size_t>(group.size());
+  for (size_t from = 0; from < n; ++from) {
+    for (size_t to = 0; to < n; ++to) {
+      int64_t sent = group.send_counts(static_cast<int>(from), number_)[to];
+      int64_t expected = group.recv_counts(static_cast<int>(to), number_)[from];
+      if (sent == expected) continue;
+      throw CommError(fmt::format("[{}] rank {} sends {} elements to rank {}, which expects {} (call {} on {})",
+                                  call_.label, group.ranks[from], sent, group.ranks[to], expected, sequence_,
+                                  group.name));
+    }
+  }
+}
+
+// All members see the same posts. An all_reduce in place needs every buffer in shared memory.
+Home SharedCall::common_home() const {
+  bool slots = false, shared = false, staged = false;
+  for (int i = 0; i < rank_.group.size(); ++i) {
+    const Post& post = post_of(i);
+    if (post.empty) continue;
+    if (post.home == Home::messages) return Home::messages;
+    slots |= post.home == Home::slot;
+    shared |= post.home == Home::shared;
+    staged |= post.home == Home::staged;
+  }
+  if (staged || (slots && shared && call_.kind == CollectiveKind::all_reduce)) return Home::staged;
+  return shared ? Home::shared : Home::slot;
+}
+
+void SharedCall::move() {
+  rank_.inputs.clear();
+  int64_t offsets[64];
+  std::vector<int64_t> many;
+  std::span<int64_t> send_offsets(offsets, static_cast<size_t>(rank_.group.size()));
+  if (send_offsets.size() > std::size(offsets)) {
+    many.resize(send_offsets.size());
+    send_offsets = many;
+  }
+  for (int i = 0; i < rank_.group.size(); ++i) {
+    const Post& post = post_of(i);
+    rank_.inputs.push_back(i == rank_.me            ? call_.send
+                           : post.home == Home::slot ? rank_.group.slot(i, number_)
+                                                     : rank_.peers.address(i, post.buffer));
+    if (call_.kind == CollectiveKind::all_to_all)
+      send_offsets[static_cast<size_t>(i)] =
+          sum(rank_.group.send_counts(i, number_).first(static_cast<size_t>(rank_.me)));
+  }
+  move_payloads(call_, rank_.me, {rank_.inputs, send_offsets, mode_ == Home::shared}, rank_.outputs);
+}
+
+void progress(std::vector<SharedCall*>& started) {
+  for (size_t i = 0; i < started.size();) {
+    SharedCall* call = started[i];
+    bool first = std::none_of(started.begin(), started.begin() + static_cast<ptrdiff_t>(i),
+                              [&](SharedCall* c) { return &c->rank_ == &call->rank_; });
+    if (first && call->everyone_posted())
+      call->work();  // takes itself from the list
+    else
+      ++i;
+  }
+}
+
+}  // namespace cleave::dist::detail

@@ -1,0 +1,127 @@
+// How a member of a shared group waits for others: spins, yields, then sleeps; notices failures, ranks that returned,
+// and time passing.
+#pragma once
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <cleave/dist/internal/shared_group.h>
+
+namespace cleave::dist::detail {
+
+class SharedCall;
+class Waiter;
+
+/// The members of a group as one of them knows them: what differs between threads and processes.
+class Peers {
+ public:
+  virtual ~Peers() = default;
+
+  /// The address of this rank's memory for others; false: they cannot reach it.
+  virtual bool locate(const void* data, int64_t bytes, Address& address) = 0;
+  /// Where `member`'s memory lies for this rank.
+  virtual std::byte* address(int member, const Address& address) = 0;
+
+  virtual bool crowded() const = 0;  ///< more ranks than cores: spinning would keep others from running
+  virtual int looks_every() const = 0;                        ///< yields between two looks at the state of the world
+  virtual std::chrono::microseconds longest_sleep() const = 0;
+  virtual void progress() = 0;  ///< this rank's other calls
+  virtual bool ending() = 0;    ///< whether waits that are not over must end
+  [[noreturn]] virtual void give_up() = 0;
+  virtual bool has_left(int member) = 0;
+  [[noreturn]] virtual void peer_left(int member, const std::string& place) = 0;
+  /// A wait that began to sleep, has slept for so many seconds (each time it wakes), and is over.
+  virtual void sleeps(Waiter& waiter) = 0;
+  virtual void slept(Waiter& waiter, double seconds) = 0;
+  virtual void woke(Waiter& waiter) = 0;
+};
+
+/// One member's waits in one call.
+class Waiter {
+ public:
+  Waiter(Peers& peers, SharedGroup& group, const Collective& call, uint64_t sequence)
+      : peers_(peers), group_(group), call_(call), sequence_(sequence) {}
+
+  /// Until every member has set this mark for step `number`.
+  void all(Mark mark, uint64_t number) {
+    for (int i = 0; i < group_.size(); ++i) {
+      if (group_.reached(i, mark, number, std::memory_order_acquire)) continue;
+      mark_ = mark;
+      number_ = number;
+      everyone_ = true;
+      until(i, [this, i] { return group_.reached(i, mark_, number_, std::memory_order_seq_cst); });
+    }
+  }
+  /// Until `ready`, which `member` is to bring about. Throws Interrupted or PeerError.
+  template <class Ready>
+  void until(int member, Ready&& ready) {
+    if (!peers_.crowded() && spin(ready)) return;
+    int between = peers_.looks_every();
+    for (int i = 1; i <= kYields; ++i) {
+      if (ready()) return;
+      if (i % between == 0) look(member, ready);
+      std::this_thread::yield();
+    }
+    Sleep sleep(*this);
+    while (!ready()) {
+      look(member, ready);
+      group_.alarm().sleep(ready, peers_.longest_sleep());
+      waited_for_ = member;
+      peers_.slept(*this, sleep.seconds());
+    }
+  }
+
+  /// "all_reduce 'norm' on tp (call 3)".
+  std::string place() const { return detail::place(CallRecord(call_, sequence_), group_.name); }
+  std::vector<int> missing() const;  ///< world ranks that are waited for
+  bool told = false, reported = false;  ///< what the watchdog did
+
+ private:
+  static constexpr int kYields = 150;
+  static constexpr std::chrono::nanoseconds kSpin{500};
+  using Clock = std::chrono::steady_clock;
+
+  struct Sleep {
+    explicit Sleep(Waiter& w) : waiter(w) { waiter.peers_.sleeps(waiter); }
+    ~Sleep() { waiter.peers_.woke(waiter); }
+    double seconds() const { return std::chrono::duration<double>(Clock::now() - since).count(); }
+    Waiter& waiter;
+    Clock::time_point since = Clock::now();
+  };
+
+  template <class Ready>
+  static bool spin(Ready& ready) {
+    auto end = Clock::now() + kSpin;
+    do {
+      for (int i = 0; i < 4; ++i) {
+        if (ready()) return true;
+        relax();
+      }
+    } while (Clock::now() < end);
+    return false;
+  }
+  template <class Ready>
+  void look(int member, Ready& ready) {
+    peers_.progress();
+    // What a rank did before it failed or returned is visible now: if that is enough, this wait is over.
+    if (peers_.ending() && !ready()) peers_.give_up();
+    if (peers_.has_left(member) && !ready()) peers_.peer_left(member, place());
+  }
+  static void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  Peers& peers_;
+  SharedGroup& group_;
+  const Collective& call_;
+  uint64_t sequence_;
+  Mark mark_ = Mark::posted;  // what `all` waits for
+  uint64_t number_ = 0;
+  bool everyone_ = false;
+  int waited_for_ = 0;
+};
+
+}  // namespace cleave::dist::detail

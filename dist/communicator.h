@@ -84,6 +84,11 @@ class Communicator {
   /// blocking call would throw comes from `start` or from `wait`.
   std::unique_ptr<Pending> start(const Collective& call);
 
+  /// Memory that all members reach, aligned to 64 bytes, contents unspecified: collectives whose buffers on all members
+  /// are such memory copy nothing (gradient buckets, parameters). Not collective. MPI ranks on one host: shared pages,
+  /// which all communicators of these ranks know and which are used again when freed; elsewhere ordinary memory.
+  virtual std::shared_ptr<void> shared_buffer(int64_t bytes);
+
   /// Axis names for messages and counters, e.g. "dp.tp".
   const std::string& name() const { return name_; }
 

@@ -1,6 +1,8 @@
 #include <cleave/dist/mpi/communicator.h>
 
 #include <cleave/core/error.h>
+#include <cleave/dist/mpi/hosts.h>
+#include <cleave/dist/mpi/round.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,27 +16,6 @@ struct Done : Pending {
   void wait() override {}
 };
 
-/// One round of messages of the same size between all members.
-class Round : public Polled {
- public:
-  Round(MpiCommunicator& comm, const CallRecord& record, int tag, const std::byte* out, std::byte* in, int64_t bytes)
-      : place_("comparing " + detail::place(record, comm.name())) {
-    for (int r = 0; r < comm.size(); ++r) {
-      if (r == comm.rank()) continue;
-      exchange_.receive(comm.process.data, comm.world_rank(r), in + r * bytes, bytes, tag);
-      exchange_.send(comm.process.data, comm.world_rank(r), out + r * bytes, bytes, tag);
-    }
-  }
-  bool advance() override { return exchange_.done(); }
-  std::vector<int> missing() override { return exchange_.missing(); }
-  void abandon() override { exchange_.abandon(); }
-  std::string place() const override { return place_; }
-
- private:
-  std::string place_;
-  Exchange exchange_;
-};
-
 /// What members compare: the hash of the call, and for all_to_all what is sent to the receiver of the stamp.
 struct Stamp {
   uint64_t hash = 0;
@@ -44,13 +25,6 @@ struct Text {
   char text[400] = {};
 };
 
-template <class T>
-void exchange(MpiCommunicator& comm, const CallRecord& record, int tag, const std::vector<T>& out, std::vector<T>& in) {
-  Round round(comm, record, tag, reinterpret_cast<const std::byte*>(out.data()),
-              reinterpret_cast<std::byte*>(in.data()), sizeof(T));
-  comm.process.wait(round);
-}
-
 }  // namespace
 
 std::vector<std::string> MpiCommunicator::exchange_texts(const CallRecord& record, const std::string& mine,
@@ -58,7 +32,7 @@ std::vector<std::string> MpiCommunicator::exchange_texts(const CallRecord& recor
   Text text;
   std::strncpy(text.text, mine.c_str(), sizeof text.text - 1);
   std::vector<Text> out(ranks.size(), text), in = out;
-  exchange(*this, record, tag(number, verdict), out, in);
+  exchange_round(process, ranks, "comparing " + place(record, name()), tag(number, verdict), out, in);
   std::vector<std::string> texts;
   for (const Text& t : in) texts.emplace_back(t.text);
   return texts;
@@ -70,7 +44,7 @@ void MpiCommunicator::compare(const Collective& call, uint64_t number) {
   std::vector<Stamp> out(ranks.size(), {hash(record, record.counts), 0});
   for (size_t r = 0; pairs && r < out.size(); ++r) out[r].count = call.send_counts[r];
   std::vector<Stamp> in = out;
-  exchange(*this, record, tag(number, compared), out, in);
+  exchange_round(process, ranks, "comparing " + place(record, name()), tag(number, compared), out, in);
 
   auto other = std::find_if(in.begin(), in.end(), [&](const Stamp& s) { return s.hash != in[0].hash; });
   if (other != in.end()) {
@@ -88,7 +62,20 @@ void MpiCommunicator::compare(const Collective& call, uint64_t number) {
     if (!text.empty()) throw CommError(text);
 }
 
+MpiCommunicator::MpiCommunicator(MpiProcess& process, std::vector<int> ranks, int rank, int number,
+                                 const std::string& name, std::unique_ptr<Window> window)
+    : Communicator(rank, static_cast<int>(ranks.size()), name),
+      process(process),
+      ranks(std::move(ranks)),
+      window_(std::move(window)),
+      number_(number) {}
+
 void MpiCommunicator::run(const Collective& call) {
+  if (window_ && !process.failed()) {
+    if (call.device == Device::Meta && !checked_mode()) return;
+    if (window_->run(call, sequence())) return;
+    return MpiCall(*this, call, calls_++, false).wait();
+  }
   process.check();
   uint64_t number = calls_++;
   if (checked_mode()) compare(call, number);
@@ -120,6 +107,16 @@ void MpiCommunicator::receive_bytes(void* data, int64_t bytes, int from) {
                   .peer = from,
                   .label = "recv"};
   MpiCall(*this, call, 0, false).wait();
+}
+
+std::shared_ptr<void> MpiCommunicator::shared_buffer(int64_t bytes) {
+  std::shared_ptr<void> shared = window_ ? process.memory->allocate(bytes) : nullptr;
+  return shared ? shared : Communicator::shared_buffer(bytes);
+}
+
+bool shares_memory(const Communicator& communicator) {
+  auto* mpi = dynamic_cast<const MpiCommunicator*>(&communicator);
+  return mpi && mpi->shares_memory();
 }
 
 }  // namespace cleave::dist::detail

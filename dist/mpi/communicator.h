@@ -1,5 +1,5 @@
-// Collectives of MPI ranks, made of messages: reductions add in rank order, as those of thread ranks do, so that all
-// ranks get the same bits for every dtype, and a wait can end when a rank fails.
+// Collectives of MPI ranks: through shared memory on one host, else made of messages. Reductions add in rank order, as
+// those of thread ranks do, so that all ranks get the same bits for every dtype, and a wait can end when a rank fails.
 #pragma once
 #include <map>
 
@@ -7,17 +7,18 @@
 #include <cleave/dist/internal/world_backend.h>
 #include <cleave/dist/mpi/exchange.h>
 #include <cleave/dist/mpi/process.h>
+#include <cleave/dist/mpi/window.h>
 
 namespace cleave::dist::detail {
 
 class MpiCommunicator : public Communicator {
  public:
-  /// `number` tells its messages from those of other communicators and is the same on all members.
-  MpiCommunicator(MpiProcess& process, std::vector<int> ranks, int rank, int number, const std::string& name)
-      : Communicator(rank, static_cast<int>(ranks.size()), name),
-        process(process),
-        ranks(std::move(ranks)),
-        number_(number) {}
+  /// `number` tells its messages from those of other communicators and is the same on all members. Without a window
+  /// all of its calls are messages; with one, those that are started and those that messages carry faster.
+  MpiCommunicator(MpiProcess& process, std::vector<int> ranks, int rank, int number, const std::string& name,
+                  std::unique_ptr<Window> window);
+  std::shared_ptr<void> shared_buffer(int64_t bytes) override;
+  bool shares_memory() const { return window_ != nullptr; }
 
   /// Rounds of messages that a call may have.
   enum Round { first, second, compared, verdict };
@@ -42,6 +43,7 @@ class MpiCommunicator : public Communicator {
   void compare(const Collective& call, uint64_t number);
   std::vector<std::string> exchange_texts(const CallRecord& record, const std::string& mine, uint64_t number);
 
+  std::unique_ptr<Window> window_;
   int number_;
   uint64_t calls_ = 0;
 };

@@ -1,5 +1,6 @@
 // Launching under mpirun: this process is one rank.
 #include <cleave/dist/mpi/communicator.h>
+#include <cleave/dist/mpi/hosts.h>
 #include <cleave/dist/mpi/process.h>
 
 #include <cleave/core/cpu/isa.h>
@@ -76,7 +77,10 @@ class MpiBackend : public WorldBackend {
           "[make_communicator] {} communicators were made, which is all that this MPI can tell apart", number));
     process_.next_group = number + 1;
     auto me = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
-    return std::make_unique<MpiCommunicator>(process_, ranks, static_cast<int>(me), number, axis);
+    std::unique_ptr<Window> window;
+    if (ranks.size() > 1 && on_one_host(process_.hosts, ranks))
+      window = Window::make(process_, ranks, static_cast<int>(me), axis, MpiCommunicator::kSetupTag);
+    return std::make_unique<MpiCommunicator>(process_, ranks, static_cast<int>(me), number, axis, std::move(window));
   }
 
  private:

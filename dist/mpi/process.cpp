@@ -3,11 +3,16 @@
 #include <cleave/core/error.h>
 #include <cleave/dist/internal/world_backend.h>
 #include <cleave/dist/mpi/exchange.h>
+#include <cleave/dist/mpi/host_memory.h>
+#include <cleave/dist/mpi/hosts.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
+
+#include <unistd.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -65,17 +70,32 @@ MpiProcess::MpiProcess(double watchdog_seconds) : watchdog_(watchdog_seconds) {
   MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(data, &rank);
   MPI_Comm_size(data, &size);
-  MPI_Comm host;
-  mpi_check(MPI_Comm_split_type(data, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
-  MPI_Comm_size(host, &local_size);
-  MPI_Comm_free(&host);
+  find_hosts();
   int* bound = nullptr;
   int found = 0;
   MPI_Comm_get_attr(data, MPI_TAG_UB, &bound, &found);
   if (found) max_tag = *bound;
-  crowded_ = static_cast<unsigned>(local_size) > std::thread::hardware_concurrency();
+  crowded = static_cast<unsigned>(local_size) > std::thread::hardware_concurrency();
+  memory = std::make_shared<HostMemory>();
   peers_.resize(static_cast<size_t>(size));
   listen();
+}
+
+// A host is known by its least rank. CLEAVE_HOSTS says otherwise, for tests of several hosts on one.
+void MpiProcess::find_hosts() {
+  MPI_Comm host;
+  mpi_check(MPI_Comm_split_type(data, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
+  MPI_Comm_size(host, &local_size);
+  int mine[2] = {rank, static_cast<int>(getpid())};
+  mpi_check(MPI_Bcast(mine, 1, MPI_INT, 0, host), "MPI_Bcast");
+  MPI_Comm_free(&host);
+  std::vector<int> all(2 * static_cast<size_t>(size));
+  mpi_check(MPI_Allgather(mine, 2, MPI_INT, all.data(), 2, MPI_INT, data), "MPI_Allgather");
+  for (size_t r = 0; r < all.size(); r += 2) {
+    hosts.push_back(all[r]);
+    pids_.push_back(all[r + 1]);
+  }
+  if (const char* text = std::getenv("CLEAVE_HOSTS"); text && *text) hosts = parse_hosts(text, size);
 }
 
 void MpiProcess::listen() {
@@ -124,11 +144,15 @@ void MpiProcess::check() {
   if (failed_ >= 0) throw PeerError(failed_, failure_);
 }
 
+bool MpiProcess::ending() {
+  look();
+  return failed_ >= 0 || interrupt_signal();
+}
+
 void MpiProcess::wait(Polled& call) {
-  constexpr double kGrace = 0.5;  // for the others' notices of where they wait
-  Backoff backoff(crowded_);
+  Backoff backoff(crowded);
   Clock::time_point start = Clock::now();
-  bool told = false, reported = watchdog_ <= 0;
+  bool told = false, reported = false;
   try {
     for (unsigned polls = 1; !call.advance(); ++polls) {
       if (polls % 4 == 0) {
@@ -137,20 +161,27 @@ void MpiProcess::wait(Polled& call) {
           if (started[i] != &call) started[i]->advance();
         if (somebody_returned_) check_returned(call);
       }
-      if (polls % 64 == 0 && !reported && seconds_since(start) > watchdog_ + (told ? kGrace : 0)) {
-        if (told)
-          report(call, seconds_since(start));
-        else
-          announce(Kind::waiting, rank, call.place());
-        (told ? reported : told) = true;
-      }
+      if (polls % 64 == 0)
+        watch(
+            seconds_since(start), told, reported, [&] { return call.place(); }, [&] { return call.missing(); });
       backoff.pause();
     }
   } catch (...) {
     call.abandon();
     throw;
   }
-  if (told) announce(Kind::going_on, rank, "");
+  if (told) announce_going_on();
+}
+
+void MpiProcess::watch(double seconds, bool& told, bool& reported, const std::function<std::string()>& place,
+                       const std::function<std::vector<int>()>& missing) {
+  constexpr double kGrace = 0.5;  // for the others' notices of where they wait
+  if (watchdog_ <= 0 || reported || seconds <= watchdog_ + (told ? kGrace : 0)) return;
+  if (told)
+    report(seconds, place(), missing());
+  else
+    announce(Kind::waiting, rank, place());
+  (told ? reported : told) = true;
 }
 
 // A rank that returned has done its part of all its calls; what it sent may still be on its way.
@@ -164,14 +195,16 @@ void MpiProcess::check_returned(Polled& call) {
   for (int r = 0; r < size; ++r) any |= gone(r);
   if (!any) return;
   for (int r : call.missing())
-    if (gone(r)) {
-      failed_ = r;
-      failure_ = fmt::format("rank {} returned while rank {} was in {}", r, rank, call.place());
-      throw PeerError(failed_, failure_);
-    }
+    if (gone(r)) miss(r, call.place());
 }
 
-void MpiProcess::report(Polled& call, double seconds) {
+void MpiProcess::miss(int world_rank, const std::string& place) {
+  failed_ = world_rank;
+  failure_ = fmt::format("rank {} returned while rank {} was in {}", world_rank, rank, place);
+  throw PeerError(failed_, failure_);
+}
+
+void MpiProcess::report(double seconds, const std::string& place, const std::vector<int>& missing) {
   std::string others;
   for (int r = 0; r < size; ++r) {
     if (r == rank) continue;
@@ -182,7 +215,7 @@ void MpiProcess::report(Polled& call, double seconds) {
                                                : "waits in " + peer.place);
   }
   std::string text = fmt::format("[watchdog] rank {} has waited {:.1f} s in {} for rank {}: {}\n", rank, seconds,
-                                 call.place(), fmt::join(call.missing(), ", rank "), others);
+                                 place, fmt::join(missing, ", rank "), others);
   std::fputs(text.c_str(), stderr);
 }
 

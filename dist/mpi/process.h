@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 
 namespace cleave::dist::detail {
 
+class HostMemory;
 using Clock = std::chrono::steady_clock;
 
 /// Something that completes in steps while it is polled.
@@ -48,14 +50,29 @@ class MpiProcess {
   MPI_Comm data = MPI_COMM_NULL;  ///< the messages of all communicators, told apart by tag
   int next_group = 1;             ///< the least number that this rank has seen no communicator with
   int max_tag = 32767;
+  bool crowded = false;        ///< more ranks than cores on this host
+  std::vector<int> hosts;      ///< by world rank: equal for those on one host
+  std::shared_ptr<HostMemory> memory;
   std::vector<Polled*> started;  ///< started calls; they progress while others are waited for
   Scratch scratch;
   std::vector<Scratch::Block> graveyard;  ///< of abandoned calls: a late message may still arrive in them
 
   /// Throws Interrupted or PeerError if a signal or a rank's failure arrived.
   void check();
+  /// Whether `check` would throw, after a look at the notices that arrived.
+  bool ending();
+  bool has_returned(int world_rank) const { return peers_[static_cast<size_t>(world_rank)].ended; }
+  /// A rank that returned is missed in the call at `place`: throws PeerError.
+  [[noreturn]] void miss(int world_rank, const std::string& place);
+  int pid_of(int world_rank) const { return pids_[static_cast<size_t>(world_rank)]; }
   /// Polls until it is over. If it throws, the call was abandoned and its buffers are free to go.
   void wait(Polled& call);
+
+  /// The watchdog of a wait that goes on: tells the others of it, then reports what they told. The two flags are that
+  /// wait's; if `told`, it ends with `announce_going_on`.
+  void watch(double seconds, bool& told, bool& reported, const std::function<std::string()>& place,
+             const std::function<std::vector<int>()>& missing);
+  void announce_going_on() { announce(Kind::going_on, rank, ""); }
 
   /// Tells the other ranks how this one ended: the origin and text of its failure, or that it returned.
   void announce_failure(int origin, const std::string& text) { announce(Kind::failed, origin, text); }
@@ -87,7 +104,8 @@ class MpiProcess {
   void listen();
   void look();
   void check_returned(Polled& call);
-  void report(Polled& call, double seconds);
+  void find_hosts();
+  void report(double seconds, const std::string& place, const std::vector<int>& missing);
 
   MPI_Comm control_ = MPI_COMM_NULL;
   Notice incoming_;
@@ -97,7 +115,8 @@ class MpiProcess {
   int failed_ = -1;
   std::string failure_;
   double watchdog_;
-  bool crowded_ = false, somebody_returned_ = false;
+  bool somebody_returned_ = false;
+  std::vector<int> pids_;  // by world rank
 };
 
 }  // namespace cleave::dist::detail

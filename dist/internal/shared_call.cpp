@@ -34,20 +34,17 @@ bool hands_in(const Collective& call, int me) {
          (call.kind != CollectiveKind::broadcast || call.peer == me);
 }
 
-/// Payloads up to this are copied into the slot. Others' results of a reduction cost more work the more members there
-/// are; memory of one's own has to be copied anyway.
-int64_t slot_limit(const SharedGroup& group, CollectiveKind kind, bool reachable) {
-  constexpr int64_t kReduced = 8192, kMoved = 32768;
-  if (kind == CollectiveKind::all_reduce && (reachable || group.size() > 2))
-    return std::min(kReduced, group.slot_bytes);
-  return reachable ? std::min(kMoved, group.slot_bytes) : group.slot_bytes;
+bool reduces(CollectiveKind kind) {
+  return kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter;
 }
 
-/// Where messages copy once and staging twice. By the payload of one member: one is enough to decide for all.
-bool prefers_messages(CollectiveKind kind, int64_t bytes) {
-  constexpr int64_t kExchanged = int64_t{1} << 18, kGathered = int64_t{1} << 19;
-  return (kind == CollectiveKind::all_to_all && bytes >= kExchanged) ||
-         (kind == CollectiveKind::all_gather && bytes >= kGathered);
+/// Payloads up to this are copied into the slot. An all_reduce of slots is computed by every member, which costs more
+/// the more there are; memory that others do not reach has to be copied anyway.
+int64_t slot_limit(const SharedGroup& group, CollectiveKind kind, bool reachable) {
+  constexpr int64_t kSmall = 8192, kMoved = 32768;
+  if (kind == CollectiveKind::all_reduce) return reachable || group.size() > 2 ? kSmall : group.slot_bytes;
+  if (kind == CollectiveKind::reduce_scatter) return reachable ? kSmall : group.slot_bytes;
+  return reachable ? kSmall : kMoved;
 }
 
 }  // namespace
@@ -109,15 +106,29 @@ void SharedCall::choose_home(Post& mine) {
   bool reachable = rank_.peers.locate(call_.send, bytes, mine.buffer);
   std::byte* slot = rank_.group.slot(rank_.me, number_);
   if (bytes <= slot_limit(rank_.group, call_.kind, reachable)) {
-    std::memcpy(slot, call_.send, static_cast<size_t>(bytes));
+    copy_in(slot, bytes);
   } else if (reachable) {
     mine.home = Home::shared;
-  } else if (prefers_messages(call_.kind, bytes)) {
-    mine.home = Home::messages;
+  } else if (!reduces(call_.kind) && rank_.peers.reads_remote()) {
+    mine.home = Home::remote;
+    mine.buffer.offset = reinterpret_cast<uint64_t>(call_.send);
   } else {
     mine.home = Home::staged;
     Staged(rank_, call_, waiter_).stage(0, slot);
   }
+}
+
+// Less this member's own block, which nobody else reads.
+void SharedCall::copy_in(std::byte* slot, int64_t bytes) const {
+  int64_t from = bytes, to = bytes;
+  if (call_.kind == CollectiveKind::all_to_all || call_.kind == CollectiveKind::reduce_scatter) {
+    auto me = static_cast<size_t>(rank_.me);
+    from = sum(call_.send_counts.first(me)) * size_of(call_.dtype);
+    to = from + call_.send_counts[me] * size_of(call_.dtype);
+  }
+  auto* data = static_cast<const std::byte*>(call_.send);
+  std::memcpy(slot, data, static_cast<size_t>(from));
+  std::memcpy(slot + to, data + to, static_cast<size_t>(bytes - to));
 }
 
 bool SharedCall::everyone_posted() const {
@@ -137,7 +148,7 @@ void SharedCall::wait() {
         next->waiter_.all(Mark::posted, next->number_);
         if (!next->worked_) next->work();
       }
-      if (mode_ == Home::shared) waiter_.all(Mark::done, number_);
+      if (mode_ == Mode::in_place) waiter_.all(Mark::done, number_);
     } catch (...) {
       std::erase(started, this);
       rank_.leave();
@@ -149,23 +160,20 @@ void SharedCall::wait() {
 
 void SharedCall::work() {
   std::erase(rank_.started, this);
-  Home home = call_.device == Device::Cpu ? common_home() : Home::slot;
+  Mode mode = common_mode();
   std::optional<Busy> busy;
-  if (home == Home::shared) busy.emplace(rank_);
-  bool finished = false;
+  if (mode == Mode::in_place) busy.emplace(rank_);
   try {
     compare();
-    mode_ = home;
-    if (home == Home::staged) {
-      finished = true;
+    mode_ = mode;
+    if (mode == Mode::staged)
       Staged(rank_, call_, waiter_).run(number_);
-    } else if (home != Home::messages && call_.device == Device::Cpu) {
+    else
       move();
-    }
   } catch (...) { error_ = std::current_exception(); }
   busy.reset();
   worked_ = true;
-  if (!finished) rank_.finish(number_);
+  if (mode_ != Mode::staged) rank_.finish(number_);
 }
 
 // It costs no synchronisation of its own, so it is done in every mode. All members see the same posts and so come to
@@ -204,39 +212,57 @@ void SharedCall::compare_pairs() const {
 }
 
 // All members see the same posts. An all_reduce in place needs every buffer in shared memory.
-Home SharedCall::common_home() const {
-  bool slots = false, shared = false, staged = false;
+SharedCall::Mode SharedCall::common_mode() const {
+  bool slots = false, others = false;
   for (int i = 0; i < rank_.group.size(); ++i) {
     const Post& post = post_of(i);
     if (post.empty) continue;
-    if (post.home == Home::messages) return Home::messages;
-    slots |= post.home == Home::slot;
-    shared |= post.home == Home::shared;
-    staged |= post.home == Home::staged;
+    if (post.home == Home::staged) return Mode::staged;
+    (post.home == Home::slot ? slots : others) = true;
   }
-  if (staged || (slots && shared && call_.kind == CollectiveKind::all_reduce)) return Home::staged;
-  return shared ? Home::shared : Home::slot;
+  if (!others) return Mode::slots;
+  return slots && call_.kind == CollectiveKind::all_reduce ? Mode::staged : Mode::in_place;
+}
+
+/// Null: in memory that the system copies.
+const void* SharedCall::payload_of(int member) const {
+  const Post& post = post_of(member);
+  if (member == rank_.me) return call_.send;
+  if (post.empty || post.home == Home::slot) return rank_.group.slot(member, number_);
+  return post.home == Home::shared ? rank_.peers.address(member, post.buffer) : nullptr;
 }
 
 void SharedCall::move() {
+  if (call_.device != Device::Cpu || call_.kind == CollectiveKind::barrier) return;
+  if (!reduces(call_.kind)) return gather();
   rank_.inputs.clear();
-  int64_t offsets[64];
-  std::vector<int64_t> many;
-  std::span<int64_t> send_offsets(offsets, static_cast<size_t>(rank_.group.size()));
-  if (send_offsets.size() > std::size(offsets)) {
-    many.resize(send_offsets.size());
-    send_offsets = many;
+  for (int i = 0; i < rank_.group.size(); ++i) rank_.inputs.push_back(payload_of(i));
+  reduce_payloads(call_, rank_.me, rank_.inputs, mode_ == Mode::in_place, rank_.outputs);
+}
+
+void SharedCall::gather() {
+  auto take = [&](int member, int64_t begin, int64_t n, void* to) {
+    const void* from = payload_of(member);
+    int64_t bytes = size_of(call_.dtype);
+    if (from || !n)
+      copy_elements(to, at(from, begin, call_.dtype), n, call_.dtype);
+    else
+      rank_.peers.read_remote(member, post_of(member).buffer.offset + static_cast<uint64_t>(begin * bytes), n * bytes,
+                              to);
+  };
+  if (call_.kind == CollectiveKind::broadcast) {
+    if (rank_.me != call_.peer) take(call_.peer, 0, call_.count, call_.recv);
+    return;
   }
-  for (int i = 0; i < rank_.group.size(); ++i) {
-    const Post& post = post_of(i);
-    rank_.inputs.push_back(i == rank_.me            ? call_.send
-                           : post.home == Home::slot ? rank_.group.slot(i, number_)
-                                                     : rank_.peers.address(i, post.buffer));
-    if (call_.kind == CollectiveKind::all_to_all)
-      send_offsets[static_cast<size_t>(i)] =
-          sum(rank_.group.send_counts(i, number_).first(static_cast<size_t>(rank_.me)));
+  auto me = static_cast<size_t>(rank_.me);
+  int64_t to = 0;
+  for (int r = 0; r < rank_.group.size(); ++r) {
+    bool all_to_all = call_.kind == CollectiveKind::all_to_all;
+    int64_t begin = all_to_all ? sum(rank_.group.send_counts(r, number_).first(me)) : 0;
+    int64_t n = call_.recv_counts[static_cast<size_t>(r)];
+    take(r, begin, n, at(call_.recv, to, call_.dtype));
+    to += n;
   }
-  move_payloads(call_, rank_.me, {rank_.inputs, send_offsets, mode_ == Home::shared}, rank_.outputs);
 }
 
 void progress(std::vector<SharedCall*>& started) {

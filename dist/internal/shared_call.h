@@ -55,26 +55,28 @@ class SharedCall : public Pending {
   SharedCall(SharedRank& rank, const Collective& call, uint64_t sequence, bool started);
   ~SharedCall() override;
   void wait() override;
-  /// After `wait`: nothing was moved, because messages are faster; alike on all members.
-  bool left_to_messages() const { return mode_ == Home::messages; }
 
  private:
   friend void progress(std::vector<SharedCall*>& started);
   void post();
   void choose_home(Post& mine);
+  void copy_in(std::byte* slot, int64_t bytes) const;
   bool everyone_posted() const;
   void work();
   void compare() const;
   void compare_pairs() const;
-  Home common_home() const;
+  enum class Mode { slots, in_place, staged };
+  Mode common_mode() const;
   void move();
+  void gather();
+  const void* payload_of(int member) const;
   Post& post_of(int member) const { return rank_.group.post(member, number_); }
 
   SharedRank& rank_;
   Collective call_;
   uint64_t sequence_, number_;
   Waiter waiter_;
-  Home mode_ = Home::slot;
+  Mode mode_ = Mode::slots;
   bool worked_ = false, over_ = false;
   std::exception_ptr error_;
 };

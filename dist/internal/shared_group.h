@@ -15,7 +15,8 @@ namespace cleave::dist::detail {
 
 inline constexpr uint64_t kRing = 4;  ///< steps of a member that may be under way
 
-/// A place in memory that other members can reach. Threads: the pointer alone.
+/// A place in memory that other members can reach. Where all have one address space, and for memory that the system
+/// copies, `offset` is the pointer.
 struct Address {
   int32_t segment = -1;  ///< processes: the owner's descriptor of the memory
   uint64_t offset = 0;
@@ -24,10 +25,10 @@ struct Address {
 
 /// Where a member's payload is.
 enum class Home : uint8_t {
-  slot,      ///< copied into the slot, dense: one synchronisation is enough
-  shared,    ///< in memory that all members reach, at `buffer`
-  staged,    ///< in memory of its own: the slot has the first chunk of it
-  messages,  ///< in memory of its own, and messages carry it faster than staging
+  slot,    ///< copied into the slot, dense: one synchronisation is enough
+  shared,  ///< in memory that all members reach, at `buffer`
+  remote,  ///< in memory of its own, at `buffer`; the system copies it from there
+  staged,  ///< in memory of its own: the slot has the first chunk of it
 };
 
 /// What a member hands in. The line that is waited for also says what the others need for the usual call.

@@ -1,6 +1,5 @@
 // What one member of a call does with the payloads of all, once it reaches them.
 #pragma once
-#include <span>
 #include <vector>
 
 #include <cleave/dist/communicator.h>
@@ -13,13 +12,9 @@ inline const std::byte* at(const void* p, int64_t elements, DType t) {
 }
 void copy_elements(void* to, const void* from, int64_t elements, DType dtype);
 
-/// The payloads by member, whole and dense, as one of them sees them.
-struct Payloads {
-  std::vector<const void*>& data;         ///< may be changed
-  std::span<const int64_t> send_offsets;  ///< all_to_all: where in each payload this member's part begins
-  bool writable;                          ///< all_reduce: every member's result belongs there
-};
-/// `outputs` is scratch.
-void move_payloads(const Collective& call, int me, const Payloads& payloads, std::vector<void*>& outputs);
+/// Reductions. `data` are the payloads by member, whole and dense, as one of them sees them; it may be changed, and
+/// `outputs` is scratch. In place: the buffers of an all_reduce are everyone's, and each member's result belongs there.
+void reduce_payloads(const Collective& call, int me, std::vector<const void*>& data, bool in_place,
+                     std::vector<void*>& outputs);
 
 }  // namespace cleave::dist::detail

@@ -56,6 +56,9 @@ class ThreadPeers : public Peers {
   }
   std::byte* address(int, const Address& address) override { return reinterpret_cast<std::byte*>(address.offset); }
 
+  bool reads_remote() const override { return false; }
+  void read_remote(int, uint64_t, int64_t, void*) override {}
+
   bool crowded() const override { return rank_.world->crowded; }
   int looks_every() const override { return 1; }
   std::chrono::microseconds longest_sleep() const override {

@@ -23,6 +23,10 @@ class Peers {
   /// Where `member`'s memory lies for this rank.
   virtual std::byte* address(int member, const Address& address) = 0;
 
+  /// Whether the system copies from memory of other members that they do not share.
+  virtual bool reads_remote() const = 0;
+  virtual void read_remote(int member, uint64_t pointer, int64_t bytes, void* to) = 0;
+
   virtual bool crowded() const = 0;  ///< more ranks than cores: spinning would keep others from running
   virtual int looks_every() const = 0;                        ///< yields between two looks at the state of the world
   virtual std::chrono::microseconds longest_sleep() const = 0;

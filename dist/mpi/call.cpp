@@ -114,8 +114,10 @@ void MpiCall::post_first() {
       return post_blocks();
     case CollectiveKind::all_gather: {
       void* own = at(call_.recv, sum(call_.recv_counts.first(static_cast<size_t>(comm_.rank()))));
-      if (int64_t bytes = payload_bytes(call_, comm_.rank())) std::memmove(own, call_.send, static_cast<size_t>(bytes));
-      return post_to_all(own, call_.recv_counts, call_.recv);
+      post_to_all(call_.send, call_.recv_counts, call_.recv);
+      if (int64_t bytes = payload_bytes(call_, comm_.rank()); bytes && own != call_.send)
+        std::memmove(own, call_.send, static_cast<size_t>(bytes));
+      return;
     }
     case CollectiveKind::send_recv:
       if (call_.send)

@@ -73,8 +73,7 @@ MpiCommunicator::MpiCommunicator(MpiProcess& process, std::vector<int> ranks, in
 void MpiCommunicator::run(const Collective& call) {
   if (window_ && !process.failed()) {
     if (call.device == Device::Meta && !checked_mode()) return;
-    if (window_->run(call, sequence())) return;
-    return MpiCall(*this, call, calls_++, false).wait();
+    return window_->run(call, sequence());
   }
   process.check();
   uint64_t number = calls_++;

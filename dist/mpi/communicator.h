@@ -14,7 +14,7 @@ namespace cleave::dist::detail {
 class MpiCommunicator : public Communicator {
  public:
   /// `number` tells its messages from those of other communicators and is the same on all members. Without a window
-  /// all of its calls are messages; with one, those that are started and those that messages carry faster.
+  /// all of its calls are messages; with one, those that are started.
   MpiCommunicator(MpiProcess& process, std::vector<int> ranks, int rank, int number, const std::string& name,
                   std::unique_ptr<Window> window);
   std::shared_ptr<void> shared_buffer(int64_t bytes) override;

@@ -11,12 +11,15 @@ namespace cleave::dist::detail {
 
 class MpiPeers : public Peers {
  public:
-  MpiPeers(MpiProcess& process, const std::vector<int>& ranks) : process_(process), ranks_(ranks) {}
+  MpiPeers(MpiProcess& process, const std::vector<int>& ranks, bool reads_remote)
+      : process_(process), ranks_(ranks), reads_remote_(reads_remote) {}
 
   bool locate(const void* data, int64_t bytes, Address& address) override {
     return process_.memory->locate(data, bytes, address);
   }
   std::byte* address(int member, const Address& address) override;
+  bool reads_remote() const override { return reads_remote_; }
+  void read_remote(int member, uint64_t pointer, int64_t bytes, void* to) override;
 
   bool crowded() const override { return process_.crowded; }
   int looks_every() const override { return 8; }  // a look costs as much as several yields
@@ -37,6 +40,7 @@ class MpiPeers : public Peers {
  private:
   MpiProcess& process_;
   const std::vector<int>& ranks_;
+  bool reads_remote_;
 };
 
 /// One rank's end of a group that shares memory.
@@ -45,12 +49,11 @@ class Window {
   /// Collective over `ranks`, all on one host. Null on all of them if one cannot reach another's memory.
   static std::unique_ptr<Window> make(MpiProcess& process, const std::vector<int>& ranks, int me,
                                       const std::string& name, int tag);
-  /// False: nothing was moved, as messages are faster for it.
-  bool run(const Collective& call, uint64_t sequence);
+  void run(const Collective& call, uint64_t sequence) { SharedCall(rank_, call, sequence, false).wait(); }
 
  private:
   Window(MpiProcess& process, const std::vector<int>& ranks, int me, const std::string& name,
-         std::vector<Segment> segments);
+         std::vector<Segment> segments, bool reads_remote);
   static constexpr int64_t kSlot = 65536;
   std::vector<Segment> segments_;
   SharedGroup group_;

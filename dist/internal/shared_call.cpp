@@ -38,13 +38,20 @@ bool reduces(CollectiveKind kind) {
   return kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter;
 }
 
+/// Whether the system should copy from memory that others do not reach: once, but page by page. A sum needs all terms
+/// at once, and a large broadcast streams better through slots that stay in the caches.
+bool better_read(CollectiveKind kind, int64_t bytes) {
+  constexpr int64_t kStreamed = int64_t{1} << 19;
+  return !reduces(kind) && (kind != CollectiveKind::broadcast || bytes <= kStreamed);
+}
+
 /// Payloads up to this are copied into the slot. An all_reduce of slots is computed by every member, which costs more
 /// the more there are; memory that others do not reach has to be copied anyway.
-int64_t slot_limit(const SharedGroup& group, CollectiveKind kind, bool reachable) {
-  constexpr int64_t kSmall = 8192, kMoved = 32768;
-  if (kind == CollectiveKind::all_reduce) return reachable || group.size() > 2 ? kSmall : group.slot_bytes;
-  if (kind == CollectiveKind::reduce_scatter) return reachable ? kSmall : group.slot_bytes;
-  return reachable ? kSmall : kMoved;
+int64_t slot_limit(const SharedGroup& group, CollectiveKind kind, bool reachable, bool reads_remote) {
+  int64_t small = std::min<int64_t>(8192, group.slot_bytes);
+  if (kind == CollectiveKind::all_reduce) return reachable || group.size() > 2 ? small : group.slot_bytes;
+  if (kind == CollectiveKind::reduce_scatter) return reachable ? small : group.slot_bytes;
+  return reachable || reads_remote ? small : group.slot_bytes;
 }
 
 }  // namespace
@@ -105,11 +112,11 @@ void SharedCall::choose_home(Post& mine) {
   if (mine.empty) return;
   bool reachable = rank_.peers.locate(call_.send, bytes, mine.buffer);
   std::byte* slot = rank_.group.slot(rank_.me, number_);
-  if (bytes <= slot_limit(rank_.group, call_.kind, reachable)) {
+  if (bytes <= slot_limit(rank_.group, call_.kind, reachable, rank_.peers.reads_remote())) {
     copy_in(slot, bytes);
   } else if (reachable) {
     mine.home = Home::shared;
-  } else if (!reduces(call_.kind) && rank_.peers.reads_remote()) {
+  } else if (rank_.peers.reads_remote() && better_read(call_.kind, bytes)) {
     mine.home = Home::remote;
     mine.buffer.offset = reinterpret_cast<uint64_t>(call_.send);
   } else {

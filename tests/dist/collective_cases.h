@@ -34,14 +34,25 @@ std::vector<T> samples(int rank, int64_t n, int64_t offset = 0) {
   return v;
 }
 
+/// Where ranks keep their buffers: each its own, in memory that all reach, or some so and some so.
+enum class Where { own, shared, mixed };
+
 /// A buffer that remembers its dtype; elements read and written as float.
 struct Buffer {
-  Buffer(DType t, int64_t n) : dtype(t), count(n), bytes(static_cast<size_t>(n * size_of(t)) + 1, 0x5a) {}
-  void* data() { return bytes.data(); }
+  Buffer(DType t, int64_t n) : dtype(t), count(n), own(static_cast<size_t>(n * size_of(t)) + 1, 0x5a) {
+    bytes = own.data();
+  }
+  Buffer(Communicator& comm, Where where, DType t, int64_t n) : Buffer(t, n) {
+    if (where == Where::own || (where == Where::mixed && comm.rank() % 2)) return;
+    memory = comm.shared_buffer(static_cast<int64_t>(own.size()));
+    bytes = static_cast<unsigned char*>(memory.get());
+    std::memset(bytes, 0x5a, own.size());
+  }
+  void* data() { return bytes; }
   double get(int64_t i) const {
     return visit_dtype(dtype, [&](auto zero) {
       decltype(zero) x;
-      std::memcpy(&x, bytes.data() + i * size_of(dtype), sizeof x);
+      std::memcpy(&x, bytes + i * size_of(dtype), sizeof x);
       if constexpr (std::is_same_v<decltype(zero), Half> || std::is_same_v<decltype(zero), BFloat16>)
         return double{float(x)};
       else
@@ -56,7 +67,7 @@ struct Buffer {
         x = T(static_cast<float>(v));
       else
         x = static_cast<T>(v);
-      std::memcpy(bytes.data() + i * size_of(dtype), &x, sizeof x);
+      std::memcpy(bytes + i * size_of(dtype), &x, sizeof x);
     });
   }
   void fill(int rank, int64_t offset = 0) {
@@ -64,7 +75,9 @@ struct Buffer {
   }
   DType dtype;
   int64_t count;
-  std::vector<unsigned char> bytes;
+  std::vector<unsigned char> own;
+  std::shared_ptr<void> memory;
+  unsigned char* bytes;
 };
 
 inline double reduced(DType t, ReduceOp op, int ranks, int64_t i) {
@@ -95,31 +108,33 @@ inline int64_t offset_of(const std::vector<int64_t>& counts, int rank) {
   return std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
 }
 
-inline void check_reductions(Communicator& comm, DType t, ReduceOp op, int64_t scale) {
+inline void check_reductions(Communicator& comm, DType t, ReduceOp op, int64_t scale, Where where = Where::own) {
   CAPTURE(to_string(t));
   CAPTURE(scale);
+  CAPTURE(static_cast<int>(where));
   int n = comm.size(), me = comm.rank();
-  Buffer x(t, 3 * scale);
+  Buffer x(comm, where, t, 3 * scale);
   x.fill(me);
   comm.all_reduce(x.data(), x.count, t, op);
   CHECK(differing(x, x.count, [&](int64_t i) { return reduced(t, op, n, i); }) == 0);
 
   auto counts = uneven(n, scale);
   int64_t total = offset_of(counts, n), begin = offset_of(counts, me);
-  Buffer in(t, total), out(t, counts[static_cast<size_t>(me)]);
+  Buffer in(comm, where, t, total), out(t, counts[static_cast<size_t>(me)]);
   in.fill(me);
   comm.reduce_scatter(in.data(), out.data(), counts, t, op);
   CHECK(differing(out, out.count, [&](int64_t i) { return reduced(t, op, n, begin + i); }) == 0);
   CHECK(differing(in, total, [&](int64_t i) { return sample(t, me, i); }) == 0);
 }
 
-inline void check_moves(Communicator& comm, DType t, int64_t scale) {
+inline void check_moves(Communicator& comm, DType t, int64_t scale, Where where = Where::own) {
   CAPTURE(to_string(t));
   CAPTURE(scale);
+  CAPTURE(static_cast<int>(where));
   int n = comm.size(), me = comm.rank();
   auto counts = uneven(n, scale);
   int64_t total = offset_of(counts, n);
-  Buffer mine(t, counts[static_cast<size_t>(me)]), all(t, total);
+  Buffer mine(comm, where, t, counts[static_cast<size_t>(me)]), all(t, total);
   mine.fill(me);
   comm.all_gather(mine.data(), all.data(), counts, t);
   int wrong = 0;
@@ -129,7 +144,7 @@ inline void check_moves(Communicator& comm, DType t, int64_t scale) {
   CHECK(wrong == 0);
 
   for (int root = 0; root < n; ++root) {
-    Buffer b(t, scale);
+    Buffer b(comm, where, t, scale);
     b.fill(me + 1);
     comm.broadcast(b.data(), scale, t, root);
     CHECK(differing(b, scale, [&](int64_t i) { return sample(t, root + 1, i); }) == 0);
@@ -141,7 +156,7 @@ inline void check_moves(Communicator& comm, DType t, int64_t scale) {
     send.push_back(between(me, r));
     recv.push_back(between(r, me));
   }
-  Buffer out(t, offset_of(send, n)), in(t, offset_of(recv, n));
+  Buffer out(comm, where, t, offset_of(send, n)), in(comm, where, t, offset_of(recv, n));
   for (int r = 0; r < n; ++r)
     for (int64_t i = 0; i < send[static_cast<size_t>(r)]; ++i) out.set(offset_of(send, r) + i, sample(t, me, i + r));
   comm.all_to_all(out.data(), send, in.data(), recv, t);
@@ -187,19 +202,20 @@ inline void check_point_to_point(Communicator& comm) {
 }
 
 /// Sums of numbers that round: every rank gets the bits of the sum in rank order.
-inline void check_same_bits(Communicator& comm, int64_t count) {
+inline void check_same_bits(Communicator& comm, int64_t count, Where where = Where::own) {
   int n = comm.size();
   auto value = [](int r, int64_t i) {
     return std::sin(static_cast<float>(i * 37 + r * 1001)) * std::exp2(static_cast<float>((i + 3 * r) % 20));
   };
-  std::vector<float> x(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) x[static_cast<size_t>(i)] = value(comm.rank(), i);
-  comm.all_reduce(x.data(), count, DType::f32);
+  Buffer buffer(comm, where, DType::f32, count);
+  auto* x = static_cast<float*>(buffer.data());
+  for (int64_t i = 0; i < count; ++i) x[i] = value(comm.rank(), i);
+  comm.all_reduce(x, count, DType::f32);
   int wrong = 0;
   for (int64_t i = 0; i < count; ++i) {
     float expected = value(0, i);
     for (int r = 1; r < n; ++r) expected += value(r, i);
-    wrong += std::memcmp(&expected, &x[static_cast<size_t>(i)], 4) != 0;
+    wrong += std::memcmp(&expected, &x[i], 4) != 0;
   }
   CHECK(wrong == 0);
 }
@@ -242,16 +258,23 @@ inline void check_extremes(Communicator& comm) {
   CHECK(many == static_cast<unsigned char>(200 * n));
 }
 
-/// Everything, on one communicator.
-inline void check_collectives(Communicator& comm) {
-  for (int64_t scale : {0, 1, 3, 600, 20000}) {
+/// Every collective, on buffers from nothing to several chunks of any implementation.
+inline void check_sizes(Communicator& comm, Where where) {
+  for (int64_t scale : {0, 1, 3, 600, 5000, 40001}) {
     for (DType t : kAll) {
-      if (scale == 20000 && t != DType::f32 && t != DType::u8) continue;
-      for (ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) check_reductions(comm, t, op, scale);
-      check_moves(comm, t, scale);
+      bool large = scale > 600;
+      if (large && t != DType::f32 && t != DType::u8 && t != DType::bf16) continue;
+      for (ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min})
+        if (!large || op == ReduceOp::sum) check_reductions(comm, t, op, scale, where);
+      check_moves(comm, t, scale, where);
     }
   }
-  for (int64_t count : {1, 7, 2000, 100003}) check_same_bits(comm, count);
+  for (int64_t count : {1, 7, 2000, 3000, 100003}) check_same_bits(comm, count, where);
+}
+
+/// Everything, on one communicator.
+inline void check_collectives(Communicator& comm) {
+  for (Where where : {Where::own, Where::shared, Where::mixed}) check_sizes(comm, where);
   check_half_sums(comm);
   check_extremes(comm);
   check_point_to_point(comm);

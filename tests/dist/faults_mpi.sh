@@ -24,10 +24,12 @@ says() {
 }
 
 for n in 2 4; do
-  run exception "$n"
-  [ "$code" -eq 0 ] || fault "a launch returned another code than 1" # each case checks that its launch returns 1
-  says 1 '^rank 1: token 9 is out of range$'
-  says $((n - 1)) '^rank [023]: rank 1 failed: token 9 is out of range$'
+  for name in exception 'exception in place'; do
+    run "$name" "$n"
+    [ "$code" -eq 0 ] || fault "a launch returned another code than 1" # each case checks that its launch returns 1
+    says 1 '^rank 1: token 9 is out of range$'
+    says $((n - 1)) '^rank [023]: rank 1 failed: token 9 is out of range$'
+  done
 
   run return "$n"
   [ "$code" -eq 0 ] || fault "a launch returned another code than 1"

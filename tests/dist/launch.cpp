@@ -296,6 +296,21 @@ TEST_SUITE("mpi faults" * doctest::skip()) {
             }
           }) == 1);
   }
+  TEST_CASE("exception in place") {  // others use this rank's memory
+    CHECK(launch_words({"prog"}, [](World& w) {
+            constexpr int64_t kCount = 300000;
+            auto memory = w.communicator().shared_buffer(kCount * 4);
+            auto* x = static_cast<float*>(memory.get());
+            std::fill(x, x + kCount, 1.0f);
+            std::vector<int64_t> counts(static_cast<size_t>(w.size()), kCount / w.size());
+            for (int step = 0;; ++step) {
+              std::vector<float> mine(x, x + counts[0]);
+              if (step == 3 && w.rank() == 1) throw IndexError("token 9 is out of range");
+              w.communicator().all_gather(mine.data(), x, counts, DType::f32);
+              w.communicator().all_reduce(x, kCount, DType::f32, ReduceOp::max);
+            }
+          }) == 1);
+  }
   TEST_CASE("return") {
     CHECK(launch_words({"prog"}, [](World& w) {
             std::vector<float> x(100000);

@@ -71,6 +71,7 @@ TEST_CASE("ranks of one host share memory, those of several send messages") {
   CHECK(dist::detail::shares_memory(w.communicator()) == dist::detail::on_one_host(host, all));
   for (int distance = 1; distance < w.size(); distance *= 2) {
     int partner = w.rank() ^ distance;
+    if (partner >= w.size()) continue;
     auto pair = w.make_communicator({std::min(w.rank(), partner), std::max(w.rank(), partner)}, "pair");
     bool together = host[static_cast<size_t>(w.rank())] == host[static_cast<size_t>(partner)];
     CHECK(dist::detail::shares_memory(*pair) == together);

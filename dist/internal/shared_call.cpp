@@ -74,10 +74,7 @@ void SharedRank::leave() {
 }
 
 SharedCall::SharedCall(SharedRank& rank, const Collective& call, uint64_t sequence, bool started)
-    : rank_(rank),
-      call_(call),
-      sequence_(sequence),
-      waiter_(rank.peers, rank.group, call_, sequence) {
+    : rank_(rank), call_(call), sequence_(sequence), waiter_(rank.peers, rank.group, call_, sequence) {
   number_ = rank_.claim(waiter_);
   post();
   if (started) rank_.started.push_back(this);
@@ -197,8 +194,8 @@ void SharedCall::compare() const {
         record.counts.assign(counts.begin(), counts.end());
       return describe(record);
     };
-    throw CommError(disagreement(sequence_, group.name, group.ranks[0], group.ranks[static_cast<size_t>(i)], text(0),
-                                 text(i)));
+    throw CommError(
+        disagreement(sequence_, group.name, group.ranks[0], group.ranks[static_cast<size_t>(i)], text(0), text(i)));
   }
   if (call_.kind == CollectiveKind::all_to_all) compare_pairs();
 }

@@ -37,8 +37,8 @@ struct alignas(64) Post {
   uint64_t hash = 0;                ///< of the whole header and its counts
   Address buffer;                   ///< all_reduce: written by the owner of each block
   Home home = Home::slot;
-  bool empty = true;                 ///< nothing is handed in
-  alignas(64) CallHeader header;     ///< read only to say how calls differ
+  bool empty = true;              ///< nothing is handed in
+  alignas(64) CallHeader header;  ///< read only to say how calls differ
 };
 
 struct Member {
@@ -96,9 +96,7 @@ class SharedGroup {
   std::byte* ring(int i, uint64_t number) const {
     return parts_[static_cast<size_t>(i)] + sizeof(Member) + number % kRing * stride(size(), slot_bytes);
   }
-  int64_t* counts(int i, uint64_t number) const {
-    return reinterpret_cast<int64_t*>(ring(i, number) + sizeof(Post));
-  }
+  int64_t* counts(int i, uint64_t number) const { return reinterpret_cast<int64_t*>(ring(i, number) + sizeof(Post)); }
 
   std::vector<std::byte*> parts_;
 };

@@ -73,7 +73,8 @@ void Staged::stage(int64_t k, std::byte* slot) const {
   DType t = call_.dtype;
   if (call_.kind == CollectiveKind::broadcast && call_.peer != rank_.me) return;
   if (!by_destination(call_.kind)) {
-    int64_t n = call_.kind == CollectiveKind::all_gather ? call_.recv_counts[static_cast<size_t>(rank_.me)] : call_.count;
+    int64_t n =
+        call_.kind == CollectiveKind::all_gather ? call_.recv_counts[static_cast<size_t>(rank_.me)] : call_.count;
     return copy_elements(slot, at(call_.send, k * room_, t), part(n, k), t);
   }
   int64_t offset = 0;
@@ -153,8 +154,7 @@ void Staged::take_scattered(int64_t k) {
   int64_t begin = sum(call_.send_counts.first(mine)), n = part(call_.send_counts[mine], k);
   rank_.inputs.clear();
   for (int i = 0; i < rank_.group.size(); ++i)
-    rank_.inputs.push_back(i == rank_.me ? at(call_.send, begin + k * room_, t)
-                                         : at(slot(i, k), rank_.me * room_, t));
+    rank_.inputs.push_back(i == rank_.me ? at(call_.send, begin + k * room_, t) : at(slot(i, k), rank_.me * room_, t));
   void* out = at(call_.recv, k * room_, t);
   if (n) reduce_elements(t, call_.op, rank_.inputs, {&out, 1}, 0, n);
 }

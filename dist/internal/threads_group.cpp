@@ -17,9 +17,8 @@ void ThreadGroup::Free::operator()(std::byte* p) const { ::operator delete[](p, 
 
 std::unique_ptr<std::byte[], ThreadGroup::Free> ThreadGroup::allocate(size_t members) {
   size_t bytes = SharedGroup::bytes(static_cast<int>(members), kSlot);
-  auto* memory = static_cast<std::byte*>(::operator new[](members * bytes, kPage));
-  for (size_t i = 0; i < members; ++i)
-    SharedGroup::construct(memory + i * bytes, static_cast<int>(members), kSlot);
+  auto* memory = static_cast<std::byte*>(::operator new[](members* bytes, kPage));
+  for (size_t i = 0; i < members; ++i) SharedGroup::construct(memory + i * bytes, static_cast<int>(members), kSlot);
   return std::unique_ptr<std::byte[], Free>(memory);
 }
 

@@ -27,8 +27,8 @@ class Peers {
   virtual bool reads_remote() const = 0;
   virtual void read_remote(int member, uint64_t pointer, int64_t bytes, void* to) = 0;
 
-  virtual bool crowded() const = 0;  ///< more ranks than cores: spinning would keep others from running
-  virtual int looks_every() const = 0;                        ///< yields between two looks at the state of the world
+  virtual bool crowded() const = 0;     ///< more ranks than cores: spinning would keep others from running
+  virtual int looks_every() const = 0;  ///< yields between two looks at the state of the world
   virtual std::chrono::microseconds longest_sleep() const = 0;
   virtual void progress() = 0;  ///< this rank's other calls
   virtual bool ending() = 0;    ///< whether waits that are not over must end
@@ -78,7 +78,7 @@ class Waiter {
 
   /// "all_reduce 'norm' on tp (call 3)".
   std::string place() const { return detail::place(CallRecord(call_, sequence_), group_.name); }
-  std::vector<int> missing() const;  ///< world ranks that are waited for
+  std::vector<int> missing() const;     ///< world ranks that are waited for
   bool told = false, reported = false;  ///< what the watchdog did
 
  private:

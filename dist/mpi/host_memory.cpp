@@ -2,6 +2,8 @@
 
 #include <cleave/core/error.h>
 
+#include <algorithm>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -98,11 +100,11 @@ bool HostMemory::locate(const void* data, int64_t bytes, Address& address) {
 
 std::byte* HostMemory::address(int rank, int pid, const Address& a) {
   std::pair key{rank, a.segment};
+  std::lock_guard lock(mutex_);
   auto it = mapped_.find(key);
   if (it == mapped_.end()) {
     auto segment = Segment::open(pid, a.segment, a.bytes);
-    if (!segment)
-      throw CommError(fmt::format("[mpi] the memory of rank {} cannot be mapped: {} bytes", rank, a.bytes));
+    if (!segment) throw CommError(fmt::format("[mpi] the memory of rank {} cannot be mapped: {} bytes", rank, a.bytes));
     it = mapped_.emplace(key, std::move(*segment)).first;
   }
   return it->second.data() + a.offset;

@@ -55,8 +55,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
     bool used = true;
   };
   std::mutex mutex_;
-  std::map<const std::byte*, Own> own_;                    // by address
-  std::map<std::pair<int, int>, Segment> mapped_;          // by rank and its descriptor
+  std::map<const std::byte*, Own> own_;            // by address
+  std::map<std::pair<int, int>, Segment> mapped_;  // by rank and its descriptor
 };
 
 }  // namespace cleave::dist::detail

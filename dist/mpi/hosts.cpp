@@ -27,9 +27,8 @@ std::vector<int> parse_hosts(std::string_view text, int ranks) {
 }
 
 bool on_one_host(std::span<const int> host_of, std::span<const int> ranks) {
-  return std::all_of(ranks.begin(), ranks.end(), [&](int r) {
-    return host_of[static_cast<size_t>(r)] == host_of[static_cast<size_t>(ranks[0])];
-  });
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](int r) { return host_of[static_cast<size_t>(r)] == host_of[static_cast<size_t>(ranks[0])]; });
 }
 
 }  // namespace cleave::dist::detail

@@ -214,8 +214,8 @@ void MpiProcess::report(double seconds, const std::string& place, const std::vec
                           : peer.place.empty() ? "has told of no wait"
                                                : "waits in " + peer.place);
   }
-  std::string text = fmt::format("[watchdog] rank {} has waited {:.1f} s in {} for rank {}: {}\n", rank, seconds,
-                                 place, fmt::join(missing, ", rank "), others);
+  std::string text = fmt::format("[watchdog] rank {} has waited {:.1f} s in {} for rank {}: {}\n", rank, seconds, place,
+                                 fmt::join(missing, ", rank "), others);
   std::fputs(text.c_str(), stderr);
 }
 

@@ -50,8 +50,8 @@ class MpiProcess {
   MPI_Comm data = MPI_COMM_NULL;  ///< the messages of all communicators, told apart by tag
   int next_group = 1;             ///< the least number that this rank has seen no communicator with
   int max_tag = 32767;
-  bool crowded = false;        ///< more ranks than cores on this host
-  std::vector<int> hosts;      ///< by world rank: equal for those on one host
+  bool crowded = false;    ///< more ranks than cores on this host
+  std::vector<int> hosts;  ///< by world rank: equal for those on one host
   std::shared_ptr<HostMemory> memory;
   std::vector<Polled*> started;  ///< started calls; they progress while others are waited for
   Scratch scratch;

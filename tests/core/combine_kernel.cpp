@@ -90,9 +90,8 @@ TEST_CASE("any number of buffers of every dtype combine like plain loops, bit fo
             CAPTURE(buffers);
             CAPTURE(in_place);
             CAPTURE(end);
-            CHECK(visit_dtype(t, [&](auto zero) {
-                    return faults<decltype(zero)>(op, buffers, in_place, begin, end);
-                  }) == 0);
+            CHECK(visit_dtype(
+                      t, [&](auto zero) { return faults<decltype(zero)>(op, buffers, in_place, begin, end); }) == 0);
           }
 }
 

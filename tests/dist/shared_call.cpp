@@ -61,7 +61,7 @@ void on_strangers(int n, int64_t slot_bytes, bool reads, const std::function<voi
   std::vector<int> ranks;
   for (int r = 0; r < n; ++r) {
     ranks.push_back(10 + r);
-    parts.push_back(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64})));
+    parts.push_back(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
     SharedGroup::construct(parts.back(), n, slot_bytes);
   }
   {
@@ -74,7 +74,7 @@ void on_strangers(int n, int64_t slot_bytes, bool reads, const std::function<voi
       });
     for (auto& t : threads) t.join();
   }
-  for (std::byte* p : parts) ::operator delete(p, std::align_val_t{64});
+  for (std::byte* p : parts) ::operator delete (p, std::align_val_t{64});
 }
 
 }  // namespace

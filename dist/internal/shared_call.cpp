@@ -68,9 +68,9 @@ void SharedRank::leave() {
   constexpr std::chrono::seconds kDead{1};  // a killed process stays busy for ever
   self().gone.store(true, std::memory_order_seq_cst);
   auto end = std::chrono::steady_clock::now() + kDead;
+  auto waits = [&] { return !peers.may_be_killed() || std::chrono::steady_clock::now() < end; };
   for (int i = 0; i < group.size(); ++i)
-    while (group.member(i).busy.load(std::memory_order_seq_cst) && std::chrono::steady_clock::now() < end)
-      std::this_thread::yield();
+    while (group.member(i).busy.load(std::memory_order_seq_cst) && waits()) std::this_thread::yield();
 }
 
 SharedCall::SharedCall(SharedRank& rank, const Collective& call, uint64_t sequence, bool started)

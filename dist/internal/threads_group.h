@@ -59,6 +59,7 @@ class ThreadPeers : public Peers {
   bool reads_remote() const override { return false; }
   void read_remote(int, uint64_t, int64_t, void*) override {}
 
+  bool may_be_killed() const override { return false; }
   bool crowded() const override { return rank_.world->crowded; }
   int looks_every() const override { return 1; }
   std::chrono::microseconds longest_sleep() const override {

@@ -21,6 +21,7 @@ class MpiPeers : public Peers {
   bool reads_remote() const override { return reads_remote_; }
   void read_remote(int member, uint64_t pointer, int64_t bytes, void* to) override;
 
+  bool may_be_killed() const override { return true; }
   bool crowded() const override { return process_.crowded; }
   int looks_every() const override { return 8; }  // a look costs as much as several yields
   std::chrono::microseconds longest_sleep() const override {

@@ -21,6 +21,7 @@ class Strangers : public Peers {
   void read_remote(int, uint64_t pointer, int64_t bytes, void* to) override {
     std::memcpy(to, reinterpret_cast<const void*>(pointer), static_cast<size_t>(bytes));
   }
+  bool may_be_killed() const override { return false; }
   bool crowded() const override { return true; }
   int looks_every() const override { return 8; }
   std::chrono::microseconds longest_sleep() const override { return std::chrono::microseconds(1000); }

@@ -28,8 +28,8 @@ class Peers {
   virtual void read_remote(int member, uint64_t pointer, int64_t bytes, void* to) = 0;
 
   virtual bool may_be_killed() const = 0;  ///< a member alone, while others go on
-  virtual bool crowded() const = 0;     ///< more ranks than cores: spinning would keep others from running
-  virtual int looks_every() const = 0;  ///< yields between two looks at the state of the world
+  virtual bool crowded() const = 0;        ///< more ranks than cores: spinning would keep others from running
+  virtual int looks_every() const = 0;     ///< yields between two looks at the state of the world
   virtual std::chrono::microseconds longest_sleep() const = 0;
   virtual void progress() = 0;  ///< this rank's other calls
   virtual bool ending() = 0;    ///< whether waits that are not over must end

@@ -37,6 +37,10 @@ std::optional<Segment> Segment::map(int descriptor, size_t bytes) {
   if (data == MAP_FAILED) return std::nullopt;
   segment.data_ = static_cast<std::byte*>(data);
   segment.bytes_ = bytes;
+#ifdef MADV_HUGEPAGE
+  constexpr size_t kHuge = size_t{2} << 20;
+  if (bytes >= kHuge) madvise(data, bytes, MADV_HUGEPAGE);  // where the system allows it for shared memory
+#endif
   return segment;
 }
 

@@ -10,8 +10,9 @@ namespace cleave::dist::detail {
 class Alarm {
  public:
   void wake() {
-    if (sleepers_.load(std::memory_order_seq_cst) != 0) wake_all();
+    if (has_sleepers()) wake_all();
   }
+  bool has_sleepers() const { return sleepers_.load(std::memory_order_seq_cst) != 0; }
   /// Returns when `ready`, or after some time, or for no reason.
   template <class Ready>
   void sleep(Ready&& ready, std::chrono::microseconds most) {

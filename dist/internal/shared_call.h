@@ -23,11 +23,11 @@ class SharedRank {
   /// Makes this member's post of that step visible.
   void publish(uint64_t number) {
     group.post(me, number).number.store(number + 1, std::memory_order_seq_cst);
-    group.alarm().wake();
+    group.wake(Mark::posted, number);
   }
   void finish(uint64_t number) {
     self().done.store(number + 1, std::memory_order_seq_cst);
-    group.alarm().wake();
+    group.wake(Mark::done, number);
   }
   /// The world ends: from now on nobody begins to use this rank's buffers; waits for those who have begun.
   void leave();

@@ -83,6 +83,15 @@ class SharedGroup {
     }
   }
 
+  /// After this member has set its mark for step `number`: wakes those who sleep until all have. Others' waits end with
+  /// the last member's mark only, so an earlier one wakes nobody.
+  void wake(Mark mark, uint64_t number) const {
+    if (!alarm().has_sleepers()) return;
+    for (int i = 0; i < size(); ++i)
+      if (!reached(i, mark, number, std::memory_order_seq_cst)) return;
+    alarm().wake();
+  }
+
   const std::vector<int> ranks;
   const std::string name;
   const int64_t slot_bytes;

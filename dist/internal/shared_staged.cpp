@@ -110,8 +110,9 @@ void Staged::reduce_block(int64_t k) {
   for (int i = 0; i < rank_.group.size(); ++i) rank_.inputs.push_back(slot(i, k));
   void* out = slot(rank_.me, k);
   reduce_elements(call_.dtype, call_.op, rank_.inputs, {&out, 1}, block.offset, block.offset + block.size);
-  rank_.self().reduced.store(base_ + static_cast<uint64_t>(k) + 1, std::memory_order_seq_cst);
-  rank_.group.alarm().wake();
+  uint64_t number = base_ + static_cast<uint64_t>(k);
+  rank_.self().reduced.store(number + 1, std::memory_order_seq_cst);
+  rank_.group.wake(Mark::reduced, number);
 }
 
 void Staged::take_reduced(int64_t k) {

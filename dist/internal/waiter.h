@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <cleave/dist/internal/shared_group.h>
@@ -40,6 +41,8 @@ class Peers {
   virtual void sleeps(Waiter& waiter) = 0;
   virtual void slept(Waiter& waiter, double seconds) = 0;
   virtual void woke(Waiter& waiter) = 0;
+
+  int contended = 0;  ///< waits that need not yield, as others want this core
 };
 
 /// One member's waits in one call.
@@ -50,31 +53,23 @@ class Waiter {
 
   /// Until every member has set this mark for step `number`.
   void all(Mark mark, uint64_t number) {
-    for (int i = 0; i < group_.size(); ++i) {
-      if (group_.reached(i, mark, number, std::memory_order_acquire)) continue;
-      mark_ = mark;
-      number_ = number;
-      everyone_ = true;
-      until(i, [this, i] { return group_.reached(i, mark_, number_, std::memory_order_seq_cst); });
-    }
+    int i = 0, n = group_.size();
+    while (i < n && group_.reached(i, mark, number, std::memory_order_acquire)) ++i;
+    if (i == n) return;
+    mark_ = mark;
+    number_ = number;
+    everyone_ = true;
+    auto ready = [&] {
+      while (i < n && group_.reached(i, mark, number, std::memory_order_seq_cst)) ++i;
+      return i == n;
+    };
+    wait(i, ready);
   }
   /// Until `ready`, which `member` is to bring about. Throws Interrupted or PeerError.
   template <class Ready>
   void until(int member, Ready&& ready) {
-    if (!peers_.crowded() && spin(ready)) return;
-    int between = peers_.looks_every();
-    for (int i = 1; i <= kYields; ++i) {
-      if (ready()) return;
-      if (i % between == 0) look(member, ready);
-      std::this_thread::yield();
-    }
-    Sleep sleep(*this);
-    while (!ready()) {
-      look(member, ready);
-      group_.alarm().sleep(ready, peers_.longest_sleep());
-      waited_for_ = member;
-      peers_.slept(*this, sleep.seconds());
-    }
+    waited_for_ = member;
+    wait(waited_for_, ready);
   }
 
   /// "all_reduce 'norm' on tp (call 3)".
@@ -85,16 +80,39 @@ class Waiter {
  private:
   static constexpr int kYields = 150;
   static constexpr std::chrono::nanoseconds kSpin{500};
+  static constexpr std::chrono::microseconds kLongYields{500};
+  static constexpr int kContended = 1000;
   using Clock = std::chrono::steady_clock;
 
+  // Only a long sleep is worth telling of.
   struct Sleep {
-    explicit Sleep(Waiter& w) : waiter(w) { waiter.peers_.sleeps(waiter); }
-    ~Sleep() { waiter.peers_.woke(waiter); }
-    double seconds() const { return std::chrono::duration<double>(Clock::now() - since).count(); }
+    explicit Sleep(Waiter& w) : waiter(w) {}
+    ~Sleep() {
+      if (noted) waiter.peers_.woke(waiter);
+    }
+    void passed() {
+      double seconds = std::chrono::duration<double>(Clock::now() - since).count();
+      if (seconds < 1e-3) return;
+      if (!std::exchange(noted, true)) waiter.peers_.sleeps(waiter);
+      waiter.peers_.slept(waiter, seconds);
+    }
     Waiter& waiter;
+    bool noted = false;
     Clock::time_point since = Clock::now();
   };
 
+  // `member` is the one to wait for now.
+  template <class Ready>
+  void wait(const int& member, Ready& ready) {
+    if (peers_.crowded() ? ready() : spin(ready)) return;
+    if (yield(member, ready)) return;
+    Sleep sleep(*this);
+    while (!ready()) {
+      look(member, ready);
+      group_.alarm().sleep(ready, peers_.longest_sleep());
+      if (!ready()) sleep.passed();
+    }
+  }
   template <class Ready>
   static bool spin(Ready& ready) {
     auto end = Clock::now() + kSpin;
@@ -106,12 +124,31 @@ class Waiter {
     } while (Clock::now() < end);
     return false;
   }
+  // Yields that give the core away for long mean that somebody else wants it: a sleeper gets it back sooner than one
+  // who yields, so the next waits sleep at once.
   template <class Ready>
-  void look(int member, Ready& ready) {
+  bool yield(const int& member, Ready& ready) {
+    if (peers_.contended > 0 && peers_.contended--) return false;
+    int between = peers_.looks_every();
+    auto start = Clock::now();
+    bool done = false, late = false;
+    for (int i = 1; i <= kYields && !done && !late; ++i) {
+      if (i % between == 0) look(member, ready);
+      std::this_thread::yield();
+      done = ready();
+      if (done || i % 16 == 0) late = Clock::now() - start > kLongYields;
+    }
+    if (late) peers_.contended = kContended;
+    return done;
+  }
+  template <class Ready>
+  void look(const int& member, Ready& ready) {
     peers_.progress();
+    if (ready()) return;
     // What a rank did before it failed or returned is visible now: if that is enough, this wait is over.
     if (peers_.ending() && !ready()) peers_.give_up();
-    if (peers_.has_left(member) && !ready()) peers_.peer_left(member, place());
+    int asked = member;
+    if (peers_.has_left(asked) && !ready() && member == asked) peers_.peer_left(asked, place());
   }
   static void relax() {
 #if defined(__x86_64__)

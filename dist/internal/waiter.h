@@ -81,7 +81,7 @@ class Waiter {
   static constexpr int kYields = 150;
   static constexpr std::chrono::nanoseconds kSpin{500};
   static constexpr std::chrono::microseconds kLongYields{500};
-  static constexpr int kContended = 1000;
+  static constexpr int kContended = 200;
   using Clock = std::chrono::steady_clock;
 
   // Only a long sleep is worth telling of.
@@ -138,7 +138,7 @@ class Waiter {
       done = ready();
       if (done || i % 16 == 0) late = Clock::now() - start > kLongYields;
     }
-    if (late) peers_.contended = kContended;
+    if (late && peers_.crowded()) peers_.contended = kContended;
     return done;
   }
   template <class Ready>

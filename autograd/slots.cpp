@@ -12,13 +12,13 @@ Tensor zeros_like(const Tensor& x) {
   return out;
 }
 
-// Adds x to acc in place if acc is ours, else into a copy that then is.
+// Adds x to acc: in place if acc is ours, else into a new one that then is.
 void add_into(Tensor& acc, bool& owned, const Tensor& x) {
-  if (!owned) {
-    acc = detail::dense_copy(acc, acc.dtype());
-    owned = true;
-  }
-  detail::accumulate_view(acc.device(), x.impl()->view, acc.impl()->view);
+  if (owned) return detail::accumulate_view(acc.device(), x.impl()->view, acc.impl()->view);
+  Tensor sum = detail::make_tensor(acc.shape(), acc.dtype(), acc.device());
+  detail::add_views(acc.device(), acc.impl()->view, x.impl()->view, sum.impl()->view);
+  acc = sum;
+  owned = true;
 }
 
 }  // namespace

@@ -15,6 +15,12 @@ void fill_view(Device device, const View& dst, double value) {
   launch(kernel, device, "fill", {.in = {}, .out = out, .attributes = value});
 }
 
+void add_views(Device device, const View& a, const View& b, const View& out) {
+  static constexpr Kernel kernel{.cpu = [](const KernelCall& c) { cpu::add(*c.in[0], *c.in[1], *c.out[0]); }};
+  const View *in[] = {&a, &b}, *to[] = {&out};
+  launch(kernel, device, "accumulate", {.in = in, .out = to});
+}
+
 void accumulate_view(Device device, const View& x, const View& acc) {
   static constexpr Kernel kernel{.cpu = [](const KernelCall& c) { cpu::accumulate(*c.in[0], *c.out[0]); }};
   const View *in[] = {&x}, *out[] = {&acc};

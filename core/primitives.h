@@ -8,6 +8,8 @@ namespace cleave::detail {
 void copy_view(Device device, const View& src, const View& dst);
 /// Every element = value.
 void fill_view(Device device, const View& dst, double value);
+/// out = a + b; equal shapes, out's dtype that of a.
+void add_views(Device device, const View& a, const View& b, const View& out);
 /// acc += x; equal shapes.
 void accumulate_view(Device device, const View& x, const View& acc);
 

@@ -95,12 +95,13 @@ void pointwise(Pointwise fn, std::span<const View* const> in, const View& out, P
   if (!run_small(f, in, out, params, type)) run(f, in, out, params, type);
 }
 
-void accumulate(const View& x, const View& acc) {
-  const View* in[] = {&acc, &x};
-  int64_t n = acc.numel();
-  if (n == 0) return;
-  Compute type = compute_type(acc.dtype);
-  run(find(Pointwise::add, type), in, acc, {}, type);
+void add(const View& a, const View& b, const View& out) {
+  const View* in[] = {&a, &b};
+  if (out.numel() == 0) return;
+  Compute type = compute_type(out.dtype);
+  run(find(Pointwise::add, type), in, out, {}, type);
 }
+
+void accumulate(const View& x, const View& acc) { add(acc, x, acc); }
 
 }  // namespace cleave::cpu

@@ -24,5 +24,7 @@ void fill(const View& dst, int64_t value);
 
 /// acc += x, elementwise, equal shapes; the sum is made in acc's compute type. For gradient slots.
 void accumulate(const View& x, const View& acc);
+/// out = a + b, in out's compute type; equal shapes, any strides and dtypes.
+void add(const View& a, const View& b, const View& out);
 
 }  // namespace cleave::cpu

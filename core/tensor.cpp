@@ -5,6 +5,12 @@
 
 namespace cleave {
 
+void Storage::settle_pending() {
+  auto operation = pending_;
+  operation->wait();
+  pending_.reset();
+}
+
 struct StorageAccess {
   static void init(Storage& s, int64_t bytes, Device device) {
     s.device_ = device;
@@ -14,7 +20,15 @@ struct StorageAccess {
   static void retain(Storage& s) { s.references_.fetch_add(1, std::memory_order_relaxed); }
   static bool unique(const Storage& s) { return s.references_.load(std::memory_order_acquire) == 1; }
   static bool last(Storage& s) { return s.references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  /// The operation uses the block; nobody will ask for its outcome.
+  static void finish(PendingOperation& operation) {
+    try {
+      operation.wait();
+    } catch (...) {
+    }
+  }
   static void free(Storage& s) {
+    if (auto operation = std::move(s.pending_)) finish(*operation);
     if (s.block_.owner) detail::release(s.block_);
   }
 };
@@ -140,7 +154,7 @@ void* Tensor::data_checked(DType expected) const {
                      "; cast it first");
   if (b.device != Device::Cpu)
     throw ValueError("[data] the elements of a " + std::string(to_string(b.device)) + " tensor are not in host memory");
-  return b.view.data;
+  return detail::elements(*this).data;
 }
 
 int64_t numel(const Tensor& x) { return numel(x.shape()); }

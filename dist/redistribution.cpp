@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include <cleave/core/error.h>
+#include <cleave/dist/launch.h>
 #include <cleave/dist/mesh_state.h>
 #include <cleave/dist/observer.h>
 #include <cleave/dist/planner.h>
@@ -200,6 +201,20 @@ Tensor redistribute_data(const Tensor& x, const LayoutData* to, const char* labe
   Tensor out = x.detach();
   for (const Step& step : plan.steps) out = run_step(out, step, label);
   return out;
+}
+
+Tensor start_redistribution(const Tensor& x, const LayoutData* to, const char* label) {
+  TensorType type = x.type();
+  const MeshState& mesh = *to->mesh;
+  if (mesh.world().overlaps() && type.layout != to && type.layout->mesh == &mesh && mesh.member() &&
+      x.device() != Device::Meta) {
+    const RedistributionPlan& plan = plan_redistribution(type, to);
+    const Step& step = plan.steps.front();
+    if (plan.steps.size() == 1 && step.kind == StepKind::all_gather) return steps::all_gather(x, step, label, true);
+    if (plan.steps.size() == 1 && step.kind == StepKind::reduce_scatter)
+      return steps::reduce_scatter(x, step, label, true);
+  }
+  return redistribute_data(x, to, label);
 }
 
 }  // namespace cleave::dist

@@ -1,0 +1,115 @@
+// The merging of many gradients, in buckets: one collective for each.
+#include <cleave/autograd/node.h>
+#include <cleave/autograd/sync.h>
+#include <cleave/core/primitives.h>
+#include <cleave/dist/launch.h>
+#include <cleave/dist/mesh_state.h>
+#include <cleave/dist/redistribution.h>
+
+#include <algorithm>
+#include <deque>
+
+namespace cleave::autograd {
+namespace {
+
+/// A gradient on its way: `reduce` are the axes still to be summed over.
+struct Item {
+  Tensor tensor;
+  Cotangent gradient;
+  const LayoutData *layout, *target;
+  AxisMask reduce = 0;
+  int64_t bytes = 0;  // of a block, from global sizes: every rank cuts buckets alike
+  Tensor result = {};
+};
+
+bool same_collective(const Item& a, const Item& b) {
+  return a.layout->mesh == b.layout->mesh && a.reduce == b.reduce &&
+         a.gradient.value.dtype() == b.gradient.value.dtype();
+}
+
+Tensor as_gradient(const Item& item) {
+  const Tensor& value = item.gradient.value;
+  if (!item.layout) return value;
+  const LayoutData* held = gradient_layout(item.layout, item.gradient.partial);
+  Tensor gradient = detail::make_view(value, value.impl()->view, item.tensor.shape(), held);
+  gradient.impl()->absent = item.tensor.impl()->absent;
+  return item.target && item.target != held ? dist::start_redistribution(gradient, item.target, "sync_gradients")
+                                            : gradient;
+}
+
+// One all-reduce for a bucket of gradients: packed, reduced, and handed out as views of the bucket.
+void reduce_bucket(std::span<Item* const> items) {
+  int64_t total = 0;
+  for (Item* item : items) total += numel(item->gradient.value);
+  const Tensor first = items.front()->gradient.value;
+  Tensor bucket = detail::make_tensor(Shape{total}, first.dtype(), first.device());
+  int64_t at = 0;
+  for (Item* item : items) {
+    Tensor& value = item->gradient.value;
+    View part = bucket.impl()->view;
+    part.shape = value.shape();
+    part.strides = contiguous_strides(value.shape());
+    if (part.data) part.data = static_cast<char*>(part.data) + at * size_of(part.dtype);
+    detail::copy_view(value.device(), detail::elements(value), part);
+    at += numel(value);
+    value = detail::make_view(bucket, part, part.shape, nullptr);
+    item->gradient.partial &= ~item->reduce;
+  }
+  start_reduce_over(bucket, items.front()->layout, items.front()->reduce, "sync_gradients");
+  for (Item* item : items) {
+    item->result = as_gradient(*item);
+    item->gradient.value = {};
+  }
+}
+
+}  // namespace
+
+bool overlapping() { return dist::World::current() && dist::World::current()->overlaps(); }
+
+struct GradientMerge::State {
+  struct Bucket {
+    std::vector<Item*> items;
+    int64_t bytes = 0;
+  };
+  std::deque<Item> items;
+  std::vector<Bucket> open;  // one for each kind of collective
+
+  void join(Item& item) {
+    auto fits = [&](const Bucket& b) { return same_collective(*b.items.front(), item); };
+    auto bucket = std::find_if(open.begin(), open.end(), fits);
+    if (bucket != open.end() && bucket->bytes + item.bytes > kBucketBytes) {
+      reduce_bucket(bucket->items);
+      *bucket = {};
+    } else if (bucket == open.end()) {
+      bucket = open.emplace(open.end());
+    }
+    bucket->items.push_back(&item);
+    bucket->bytes += item.bytes;
+  }
+};
+
+GradientMerge::GradientMerge() : state_(std::make_unique<State>()) {}
+GradientMerge::~GradientMerge() = default;
+
+void GradientMerge::add(const Tensor& tensor, Slots& slots, const LayoutData* target) {
+  const LayoutData* layout = tensor.impl()->layout;
+  Item& item = state_->items.emplace_back(Item{tensor, slots.sum(layout), layout, target});
+  slots.clear();
+  // A gradient that is wanted split goes there in one step of its own; the others share all-reduces.
+  if (!target || target == gradient_layout(layout, 0)) item.reduce = item.gradient.partial;
+  if (layout)
+    item.bytes = numel(tensor.shape()) * size_of(item.gradient.value.dtype()) / layout->mesh->size_of(layout->split());
+  if (item.reduce) return state_->join(item);
+  item.result = as_gradient(item);
+  item.gradient.value = {};
+}
+
+std::vector<Tensor> GradientMerge::finish() {
+  for (const State::Bucket& bucket : state_->open) reduce_bucket(bucket.items);
+  std::vector<Tensor> out;
+  for (Item& item : state_->items) out.push_back(std::move(item.result));
+  *state_ = {};
+  return out;
+}
+
+}  // namespace cleave::autograd

@@ -99,16 +99,18 @@ class Engine {
   }
 
   void add_to_leaf(const Tensor& leaf, Cotangent&& gradient) {
+    auto is_leaf = [&](const Tensor& t) { return t.impl() == leaf.impl(); };
+    Slots* slots = nullptr;
     if (options_.captured) {
-      for (size_t i = 0; i < options_.wanted.size(); ++i)
-        if (options_.wanted[i].impl() == leaf.impl()) (*options_.captured)[i].add(std::move(gradient), true);
-      return;
+      auto wanted = std::find_if(options_.wanted.begin(), options_.wanted.end(), is_leaf);
+      if (wanted == options_.wanted.end()) return;
+      slots = &(*options_.captured)[static_cast<size_t>(wanted - options_.wanted.begin())];
+    } else {
+      slots = &meta(leaf).slots;
     }
-    Slots& slots = meta(leaf).slots;
-    auto known = std::find_if(leaves.begin(), leaves.end(), [&](const Tensor& t) { return t.impl() == leaf.impl(); });
-    if (known != leaves.end()) leaves.erase(known);
+    std::erase_if(leaves, is_leaf);
     leaves.push_back(leaf);
-    slots.add(std::move(gradient), true);
+    slots->add(std::move(gradient), true);
   }
 
   const EngineOptions& options_;

@@ -24,8 +24,8 @@ struct EngineOptions {
   std::function<void(const Tensor&)> completed = {};
 };
 
-/// Adds the gradients of the roots to the slots of every leaf they were computed from, and returns these leaves in the
-/// order in which their last terms came, which is the same on all ranks. Communicates.
+/// Adds the gradients of the roots to the slots of every leaf they were computed from (or of the wanted ones), and
+/// returns these leaves in the order in which their last terms came, which is the same on all ranks. Communicates.
 std::vector<Tensor> run_backward(std::span<const Root> roots, const EngineOptions& options);
 
 /// The cotangent of ones for `y` in y's layout: split as it is split; R and partial axes R.

@@ -38,7 +38,10 @@ class RedistributeNode : public Node {
 Tensor redistribute_taped(const Tensor& x, const LayoutData* to, const char* label) {
   if (x.impl()->layout == to) return x;
   if (Tensor known = recall(x, to); known.defined()) return known;
-  Tensor y = dist::redistribute_data(x, to, label);
+  return tape_redistribution(x, to, dist::redistribute_data(x, to, label), label);
+}
+
+Tensor tape_redistribution(const Tensor& x, const LayoutData* to, Tensor y, const char* label) {
   // A cut may come back as the storage of x: a handle of its own carries the tape.
   if (y.impl() == x.impl() || y.impl()->autograd) y = y.detach();
   if (y.storage() != x.storage()) y.impl()->storage->mark_redistributed();

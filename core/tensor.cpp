@@ -24,8 +24,7 @@ struct StorageAccess {
   static void finish(PendingOperation& operation) {
     try {
       operation.wait();
-    } catch (...) {
-    }
+    } catch (...) {}
   }
   static void free(Storage& s) {
     if (auto operation = std::move(s.pending_)) finish(*operation);

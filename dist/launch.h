@@ -12,9 +12,7 @@ class Communicator;
 class MeshState;
 struct MeshAxis;
 class WorldBackend;
-namespace detail {
 class Progress;
-}
 
 /// The ranks of a running program, as one of them sees it. Lives while the launched function runs; meshes, layouts and
 /// distributed tensors must not outlive it.
@@ -54,22 +52,23 @@ class World {
  private:
   void check_members(const std::vector<int>& ranks, const std::string& name) const;
   std::unique_ptr<WorldBackend> backend_;
-  std::unique_ptr<detail::Progress> progress_;
+  std::unique_ptr<Progress> progress_;
   std::unique_ptr<Communicator> communicator_;
   std::vector<std::unique_ptr<MeshState>> meshes_;
 };
 
 /// Whether communication that the rank need not wait for goes on while it computes: the reduction of gradients during
-/// backward, the gathering of the next module's split parameters. A thread per rank makes these calls. It pays where the
-/// link is slow or ranks come at different times, and takes a share of a core: with as many ranks as cores on one host
-/// and all of them equally loaded there is nothing to gain. Numbers and traffic are the same either way.
+/// backward, the gathering of the next module's split parameters. A thread per rank makes these calls. It pays where
+/// the link is slow or ranks come at different times, and takes a share of a core: with as many ranks as cores on one
+/// host and all of them equally loaded there is nothing to gain. Numbers and traffic are the same either way.
 enum class Overlap : int8_t {
   off,
   on,        ///< under MPI only if it allows calls from several threads (MPI_THREAD_MULTIPLE); else as off
   automatic  ///< on if every rank of a host has two cores or more
 };
 
-/// A link between thread ranks, for tests and benchmarks: a collective takes at least this long. Zeros: as fast as it is.
+/// A link between thread ranks, for tests and benchmarks: a collective takes at least this long. Zeros: as fast as it
+/// is.
 struct SimulatedLink {
   double latency = 0;    ///< seconds per collective
   double bandwidth = 0;  ///< bytes per second of what a rank hands in; 0: without limit
@@ -89,15 +88,15 @@ struct LaunchOptions {
 };
 
 /// Runs `main` on every rank and returns the exit code (0, or 1 after an error, which is printed once per rank). Takes
-/// `--ranks N` (or `--ranks=N`, before any `--`): N thread ranks; and `--overlap`, with `on` (which it means alone), `off`
-/// or `auto` behind it: see Overlap. The caller's argc cannot change, so these are moved behind the other arguments in
-/// argv; `World::arguments()` is without them. Under mpirun each process is one rank, and
+/// `--ranks N` (or `--ranks=N`, before any `--`): N thread ranks; and `--overlap`, with `on` (which it means alone),
+/// `off` or `auto` behind it: see Overlap. The caller's argc cannot change, so these are moved behind the other
+/// arguments in argv; `World::arguments()` is without them. Under mpirun each process is one rank, and
 /// `--ranks` must agree with it if given; launch once per process there. Otherwise one rank. Thread ranks start with
 /// fresh thread-local state, alike on every rank, and leave the caller's (its random stream, say) untouched. Sets each
 /// rank's threads to floor(cores / ranks of the host), at least 1, or to CLEAVE_THREADS. CLEAVE_WATCHDOG: seconds, and
-/// CLEAVE_OVERLAP: on, off or auto, see LaunchOptions. An exception on one rank ends the others with PeerError at their current or next collective. SIGINT
-/// and SIGTERM raise `Interrupted` on every rank at its current or next collective or `check_interrupt()`; the second
-/// one ends the process at once.
+/// CLEAVE_OVERLAP: on, off or auto, see LaunchOptions. An exception on one rank ends the others with PeerError at their
+/// current or next collective. SIGINT and SIGTERM raise `Interrupted` on every rank at its current or next collective
+/// or `check_interrupt()`; the second one ends the process at once.
 int launch(int argc, char** argv, const std::function<void(World&)>& main);
 
 /// Runs `main` on thread ranks of this process and rethrows the error of the rank that failed first: for tests and

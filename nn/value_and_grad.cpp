@@ -108,23 +108,22 @@ std::vector<Tensor> GradCall::gradients(const std::vector<Tensor>& outputs, cons
   autograd::GradientMerge merge;
   std::vector<size_t> order;  // of the leaves in `merge`
   auto target = [&](size_t i) { return autograd::meta(s.leaves[i]).gradient_layout; };
-  auto add = [&](size_t i) {
-    if (captured[i].empty()) return;
-    merge.add(s.leaves[i], captured[i], target(i));
+  auto add = [&](const Tensor& leaf) {
+    size_t i = 0;
+    while (i < s.leaves.size() && s.leaves[i].impl() != leaf.impl()) ++i;
+    if (i == s.leaves.size() || captured[i].empty()) return;
+    merge.add(leaf, captured[i], target(i));
     order.push_back(i);
   };
   autograd::EngineOptions engine{.wanted = s.leaves, .captured = &captured};
-  if (autograd::overlapping())
-    engine.completed = [&](const Tensor& leaf) {
-      for (size_t i = 0; i < s.leaves.size(); ++i)
-        if (s.leaves[i].impl() == leaf.impl()) add(i);
-    };
-  autograd::run_backward(roots, engine);
+  if (autograd::overlapping()) engine.completed = add;
+  std::vector<Tensor> reached = autograd::run_backward(roots, engine);
   NoGrad off;
-  for (size_t i = 0; i < s.leaves.size(); ++i) add(i);
+  for (const Tensor& leaf : reached) add(leaf);
   std::vector<Tensor> merged = merge.finish(), gradients(s.leaves.size()), out;
   for (size_t k = 0; k < order.size(); ++k) gradients[order[k]] = merged[k];
-  for (size_t i : s.leaf_of) out.push_back(gradients[i].defined() ? gradients[i] : zero_gradient(s.leaves[i], target(i)));
+  for (size_t i : s.leaf_of)
+    out.push_back(gradients[i].defined() ? gradients[i] : zero_gradient(s.leaves[i], target(i)));
   return out;
 }
 

@@ -9,8 +9,11 @@
 #include <exception>
 #include <mutex>
 
-namespace cleave::dist::detail {
+namespace cleave::dist {
 namespace {
+
+using detail::kUnderWayBytes;
+using detail::payload_bytes;
 
 /// The progress thread's side of a communicator.
 struct Group {
@@ -184,4 +187,4 @@ void Progress::run() {
   }
 }
 
-}  // namespace cleave::dist::detail
+}  // namespace cleave::dist

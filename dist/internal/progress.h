@@ -7,11 +7,14 @@
 
 #include <cleave/dist/internal/world_backend.h>
 
-namespace cleave::dist::detail {
+namespace cleave::dist {
+namespace detail {
 
 /// Payload of this rank that may be under way: `start` waits for earlier calls to end before it exceeds this (a single
 /// larger call is let through). It bounds the memory that calls under way hold on to.
 inline constexpr int64_t kUnderWayBytes = int64_t{25} << 20;
+
+}  // namespace detail
 
 /// Makes blocking calls one after the other, in order of start, on communicators that belong to its thread. All ranks
 /// start alike and so agree on the order: what one thread waits for, the others reach, whatever the ranks themselves
@@ -40,4 +43,4 @@ class Progress {
   std::thread thread_;
 };
 
-}  // namespace cleave::dist::detail
+}  // namespace cleave::dist

@@ -7,7 +7,6 @@
 #include <cleave/dist/redistribution.h>
 
 #include <algorithm>
-#include <deque>
 
 namespace cleave::autograd {
 namespace {
@@ -37,54 +36,60 @@ Tensor as_gradient(const Item& item) {
                                             : gradient;
 }
 
-// One all-reduce for a bucket of gradients: packed, reduced, and handed out as views of the bucket.
-void reduce_bucket(std::span<Item* const> items) {
-  int64_t total = 0;
-  for (Item* item : items) total += numel(item->gradient.value);
-  const Tensor first = items.front()->gradient.value;
-  Tensor bucket = detail::make_tensor(Shape{total}, first.dtype(), first.device());
-  int64_t at = 0;
-  for (Item* item : items) {
-    Tensor& value = item->gradient.value;
-    View part = bucket.impl()->view;
-    part.shape = value.shape();
-    part.strides = contiguous_strides(value.shape());
-    if (part.data) part.data = static_cast<char*>(part.data) + at * size_of(part.dtype);
-    detail::copy_view(value.device(), detail::elements(value), part);
-    at += numel(value);
-    value = detail::make_view(bucket, part, part.shape, nullptr);
-    item->gradient.partial &= ~item->reduce;
-  }
-  start_reduce_over(bucket, items.front()->layout, items.front()->reduce, "sync_gradients");
-  for (Item* item : items) {
-    item->result = as_gradient(*item);
-    item->gradient.value = {};
-  }
-}
-
 }  // namespace
 
 bool overlapping() { return dist::World::current() && dist::World::current()->overlaps(); }
 
 struct GradientMerge::State {
   struct Bucket {
-    std::vector<Item*> items;
+    std::vector<size_t> items;
     int64_t bytes = 0;
   };
-  std::deque<Item> items;
+  std::vector<Item> items;
   std::vector<Bucket> open;  // one for each kind of collective
 
-  void join(Item& item) {
-    auto fits = [&](const Bucket& b) { return same_collective(*b.items.front(), item); };
+  void join(size_t at) {
+    const Item& item = items[at];
+    auto fits = [&](const Bucket& b) { return same_collective(items[b.items.front()], item); };
     auto bucket = std::find_if(open.begin(), open.end(), fits);
-    if (bucket != open.end() && bucket->bytes + item.bytes > kBucketBytes) {
-      reduce_bucket(bucket->items);
-      *bucket = {};
-    } else if (bucket == open.end()) {
+    if (bucket == open.end()) {
       bucket = open.emplace(open.end());
+    } else if (bucket->bytes + item.bytes > kBucketBytes) {
+      reduce(*bucket);
+      *bucket = {};
     }
-    bucket->items.push_back(&item);
+    bucket->items.push_back(at);
     bucket->bytes += item.bytes;
+  }
+
+  // One all-reduce for a bucket of gradients: packed, reduced, and handed out as views of the bucket.
+  void reduce(const Bucket& bucket) {
+    int64_t total = 0;
+    for (size_t i : bucket.items) total += numel(items[i].gradient.value);
+    const Item& first = items[bucket.items.front()];
+    const Tensor& like = first.gradient.value;
+    Tensor packed = detail::make_tensor(Shape{total}, like.dtype(), like.device());
+    const LayoutData* layout = first.layout;
+    AxisMask axes = first.reduce;
+    int64_t at = 0;
+    for (size_t i : bucket.items) {
+      Tensor& value = items[i].gradient.value;
+      View part = packed.impl()->view;
+      part.shape = value.shape();
+      part.strides = contiguous_strides(value.shape());
+      if (part.data) part.data = static_cast<char*>(part.data) + at * size_of(part.dtype);
+      detail::copy_view(value.device(), detail::elements(value), part);
+      at += numel(value);
+      value = detail::make_view(packed, part, part.shape, nullptr);
+      items[i].gradient.partial &= ~axes;
+    }
+    start_reduce_over(packed, layout, axes, "sync_gradients");
+    for (size_t i : bucket.items) finish(items[i]);
+  }
+
+  void finish(Item& item) {
+    item.result = as_gradient(item);
+    item.gradient.value = {};
   }
 };
 
@@ -93,19 +98,20 @@ GradientMerge::~GradientMerge() = default;
 
 void GradientMerge::add(const Tensor& tensor, Slots& slots, const LayoutData* target) {
   const LayoutData* layout = tensor.impl()->layout;
-  Item& item = state_->items.emplace_back(Item{tensor, slots.sum(layout), layout, target});
+  Item item{tensor, slots.sum(layout), layout, target};
   slots.clear();
   // A gradient that is wanted split goes there in one step of its own; the others share all-reduces.
   if (!target || target == gradient_layout(layout, 0)) item.reduce = item.gradient.partial;
   if (layout)
     item.bytes = numel(tensor.shape()) * size_of(item.gradient.value.dtype()) / layout->mesh->size_of(layout->split());
-  if (item.reduce) return state_->join(item);
-  item.result = as_gradient(item);
-  item.gradient.value = {};
+  bool shares = item.reduce != 0;
+  if (!shares) state_->finish(item);
+  state_->items.push_back(std::move(item));
+  if (shares) state_->join(state_->items.size() - 1);
 }
 
 std::vector<Tensor> GradientMerge::finish() {
-  for (const State::Bucket& bucket : state_->open) reduce_bucket(bucket.items);
+  for (const State::Bucket& bucket : state_->open) state_->reduce(bucket);
   std::vector<Tensor> out;
   for (Item& item : state_->items) out.push_back(std::move(item.result));
   *state_ = {};

@@ -5,10 +5,15 @@
 
 namespace cleave {
 
+void Storage::set_pending(std::shared_ptr<PendingOperation> operation) {
+  settle();
+  pending_ = new std::shared_ptr<PendingOperation>(std::move(operation));
+}
+
 void Storage::settle_pending() {
-  auto operation = pending_;
+  auto operation = *pending_;
   operation->wait();
-  pending_.reset();
+  delete std::exchange(pending_, nullptr);
 }
 
 struct StorageAccess {
@@ -21,13 +26,15 @@ struct StorageAccess {
   static bool unique(const Storage& s) { return s.references_.load(std::memory_order_acquire) == 1; }
   static bool last(Storage& s) { return s.references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   /// The operation uses the block; nobody will ask for its outcome.
-  static void finish(PendingOperation& operation) {
+  static void finish(Storage& s) {
+    std::unique_ptr<std::shared_ptr<PendingOperation>> operation(std::exchange(s.pending_, nullptr));
     try {
-      operation.wait();
+      (*operation)->wait();
     } catch (...) {}
   }
   static void free(Storage& s) {
-    if (auto operation = std::move(s.pending_)) finish(*operation);
+    if (s.pending_) [[unlikely]]
+      finish(s);
     if (s.block_.owner) detail::release(s.block_);
   }
 };

@@ -29,7 +29,7 @@ class Storage {
   bool redistributed() const { return redistributed_; }
   void mark_redistributed() { redistributed_ = true; }
   /// From now on whoever wants the elements waits for `operation` first.
-  void set_pending(std::shared_ptr<PendingOperation> operation) { pending_ = std::move(operation); }
+  void set_pending(std::shared_ptr<PendingOperation> operation);
   bool pending() const { return pending_ != nullptr; }
   /// Waits for what is under way, if anything is. Throws as PendingOperation::wait.
   void settle() {
@@ -48,7 +48,7 @@ class Storage {
   bool redistributed_ = false;
   int64_t bytes_ = 0;
   detail::Allocation block_;
-  std::shared_ptr<PendingOperation> pending_;
+  std::shared_ptr<PendingOperation>* pending_ = nullptr;  // owned; few storages ever have one
 };
 
 namespace detail {

@@ -126,6 +126,7 @@ std::vector<Tensor> run_backward(std::span<const Root> roots, const EngineOption
   NoGrad off;
   Engine engine(options);
   std::vector<Edge> starts;
+  starts.reserve(roots.size());
   for (const Root& root : roots) {
     const detail::AutogradMeta& m = *root.tensor.impl()->autograd;
     Edge& edge = starts.emplace_back();

@@ -93,10 +93,11 @@ struct GradientMerge::State {
   }
 };
 
-GradientMerge::GradientMerge() : state_(std::make_unique<State>()) {}
+GradientMerge::GradientMerge() = default;
 GradientMerge::~GradientMerge() = default;
 
 void GradientMerge::add(const Tensor& tensor, Slots& slots, const LayoutData* target) {
+  if (!state_) state_ = std::make_unique<State>();
   const LayoutData* layout = tensor.impl()->layout;
   Item item{tensor, slots.sum(layout), layout, target};
   slots.clear();
@@ -111,10 +112,11 @@ void GradientMerge::add(const Tensor& tensor, Slots& slots, const LayoutData* ta
 }
 
 std::vector<Tensor> GradientMerge::finish() {
+  if (!state_) return {};
   for (const State::Bucket& bucket : state_->open) state_->reduce(bucket);
   std::vector<Tensor> out;
   for (Item& item : state_->items) out.push_back(std::move(item.result));
-  *state_ = {};
+  state_.reset();
   return out;
 }
 

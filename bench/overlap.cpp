@@ -1,13 +1,14 @@
 // What overlap of communication with computation gains: on a slow link, with ranks of unequal load, and when balanced.
-// Two thread ranks; a few linear layers, under data parallelism and with split parameters. A line of JSON per case:
-//   {"name":"overlap","case":"dp slow link","off":0.31,"on":0.22,"value":0.71}   seconds per step, least of several; on/off
+// Two thread ranks; a few linear layers, under data parallelism ("dp") and with split parameters ("split"). Seconds per
+// step, least of several, by case and mode: "split slow link on".
 #include <cleave/cleave.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <string>
 #include <thread>
+
+#include "measure.h"
 
 using namespace cleave;
 
@@ -21,7 +22,10 @@ void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<d
 // The identity, whose backward takes its time: a rank that has more to do than the other.
 const OpDef late_op{
     .name = "late",
-    .infer = [](const InferCall& c, std::span<OutputType> out) { out[0] = {c.in[0]->dtype(), c.in[0]->shape()}; },
+    .infer =
+        [](const InferCall& c, std::span<OutputType> out) {
+          out[0] = {c.in[0]->dtype(), c.in[0]->shape()};
+        },
     .layout = [](const RuleCall& c) { return parse_rule("nd->nd", c); },
     .view = [](const View& x, size_t, const Shape&, const Attributes&, View& result) { return result = x, true; },
     .backward =
@@ -71,13 +75,12 @@ double seconds_per_step(const Case& c, dist::Overlap overlap) {
     if (c.skew > 0) net.late_at = world.rank() == 0 ? kBlocks - 1 : 1;
     for (int step = 0; step < kSteps; ++step) {
       world.communicator().barrier();
-      auto start = std::chrono::steady_clock::now();
+      double start = bench::now();
       Tensor y = net(x);
       mean(square(y)).backward();
       opt.step();
       opt.zero_grad();
-      double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      if (world.rank() == 0 && step > 0) least = std::min(least, seconds);
+      if (world.rank() == 0 && step > 0) least = std::min(least, bench::now() - start);
     }
   });
   return least;
@@ -95,7 +98,7 @@ int main() {
       off = std::min(off, seconds_per_step(c, dist::Overlap::off));
       on = std::min(on, seconds_per_step(c, dist::Overlap::on));
     }
-    std::printf("{\"name\":\"overlap\",\"case\":\"%s\",\"off\":%.4f,\"on\":%.4f,\"value\":%.3f}\n", c.name, off, on, on / off);
-    std::fflush(stdout);
+    bench::report("overlap", c.name + std::string(" off"), off, "s");
+    bench::report("overlap", c.name + std::string(" on"), on, "s");
   }
 }

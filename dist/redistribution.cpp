@@ -210,9 +210,11 @@ Tensor start_redistribution(const Tensor& x, const LayoutData* to, const char* l
       x.device() != Device::Meta) {
     const RedistributionPlan& plan = plan_redistribution(type, to);
     const Step& step = plan.steps.front();
-    if (plan.steps.size() == 1 && step.kind == StepKind::all_gather) return steps::all_gather(x, step, label, true);
-    if (plan.steps.size() == 1 && step.kind == StepKind::reduce_scatter)
-      return steps::reduce_scatter(x, step, label, true);
+    bool gathers = step.kind == StepKind::all_gather, scatters = step.kind == StepKind::reduce_scatter;
+    if (plan.steps.size() == 1 && (gathers || scatters)) {
+      RedistributionSpan span(label, type, to);
+      return gathers ? steps::all_gather(x, step, label, true) : steps::reduce_scatter(x, step, label, true);
+    }
   }
   return redistribute_data(x, to, label);
 }

@@ -215,13 +215,19 @@ TEST_CASE("a full bucket is reduced while backward goes on") {
 }
 
 TEST_CASE("gathers of the next module start before it runs, once its order is known") {
-  static thread_local std::vector<size_t> gathers;
+  struct Seen {
+    std::vector<size_t> gathers;  // so far, when a module has read its weight
+    std::vector<std::vector<double>> outputs;
+    std::function<void()> in_second = [] {};  // runs while the third module's gather is under way
+  };
+  static thread_local Seen* seen;
   struct Probe : nn::Module<Probe> {
     nn::Linear linear{this, "linear", 6, 6};
     Probe(nn::ModuleBase* parent, std::string name) : Module(parent, std::move(name)) {}
     Tensor forward(const Tensor& x) const {
       Tensor y = linear(x);
-      gathers.push_back(dist::recorded_collectives().size());
+      seen->gathers.push_back(dist::recorded_collectives().size());
+      if (seen->gathers.size() == 2) seen->in_second();
       return y;
     }
   };
@@ -229,29 +235,32 @@ TEST_CASE("gathers of the next module start before it runs, once its order is kn
     nn::List<Probe> probes{this, "probes", 3};
     Tensor forward(const Tensor& x) const { return probes[2](probes[1](probes[0](x))); }
   };
-  for (auto overlap : {dist::Overlap::off, dist::Overlap::on})
-    dist::run_ranks({.ranks = 2, .overlap = overlap, .link = {.latency = 0.01}}, [&](dist::World& world) {
-      dist::DeviceMesh mesh(world, {{"dp", 2}});
-      auto net = nn::build<Chain>({});
-      nn::shard(net, mesh, {.parameter = {{"**.weight", "dp, - => -, -"}}, .forward = {{"input", {"-, -"}}}});
-      Tensor x = dist::replicate(ones({2, 6}), mesh);
-      NoGrad off;
-      bool on = overlap == dist::Overlap::on;
-      std::vector<double> want;
-      for (int pass = 0; pass < 3; ++pass) {
-        gathers.clear();
-        dist::record_collectives(true);
-        Tensor y = net(x);
-        bool ahead = on && pass > 0;
-        CHECK(gathers == (ahead ? std::vector<size_t>{2, 3, 3} : std::vector<size_t>{1, 2, 3}));
-        // A weight that was written between its gather and its use is gathered again; here: between passes.
-        std::vector<double> got = to_vector<double>(y);
-        if (pass == 1) CHECK(got == want);
-        want = got;
-        if (pass == 1) fill_(net.probes[1].linear.weight.tensor(), 0.25);
-        if (pass == 2) CHECK(got[0] != 0);
-      }
-    });
+  std::vector<std::vector<double>> outputs[2];
+  for (bool on : {false, true})
+    dist::run_ranks(
+        {.ranks = 2, .overlap = on ? dist::Overlap::on : dist::Overlap::off, .link = {.latency = 0.01}},
+        [&](dist::World& world) {
+          Seen mine;
+          seen = &mine;
+          dist::DeviceMesh mesh(world, {{"dp", 2}});
+          auto net = nn::build<Chain>({});
+          nn::shard(net, mesh, {.parameter = {{"**.weight", "dp, - => -, -"}}, .forward = {{"input", {"-, -"}}}});
+          Tensor x = dist::replicate(ones({2, 6}), mesh), third = net.probes[2].linear.weight.tensor();
+          NoGrad off;
+          for (int pass = 0; pass < 4; ++pass) {
+            mine.gathers.clear();
+            // A weight that is written after its gather began is gathered again.
+            if (pass == 2) mine.in_second = [&] { fill_(third, 0.25); };
+            if (pass == 3) mine.in_second = [] {};
+            dist::record_collectives(true);
+            mine.outputs.push_back(to_vector<double>(net(x)));
+            size_t again = on && pass == 2 ? 4 : 3;
+            CHECK(mine.gathers == (on && pass > 0 ? std::vector<size_t>{2, 3, again} : std::vector<size_t>{1, 2, 3}));
+          }
+          if (world.rank() == 0) outputs[on] = mine.outputs;
+        });
+  CHECK(outputs[0] == outputs[1]);
+  CHECK(outputs[0][1] != outputs[0][2]);
 }
 
 TEST_CASE("gradients may still be under way when backward returns; whoever reads them waits") {

@@ -15,7 +15,7 @@ using namespace cleave;
 namespace {
 
 constexpr int64_t kBlocks = 6, kDim = 512, kRows = 256;
-constexpr int kSteps = 6, kTries = 4;
+constexpr int kSteps = 6, kTries = 3;
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 

@@ -6,7 +6,10 @@
 #include <cleave/dist/communicator.h>
 #include <cleave/dist/redistribution.h>
 
+#include <algorithm>
 #include <queue>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace cleave::autograd {
 namespace {
@@ -25,13 +28,28 @@ class Engine {
   }
 
   void deliver(const Edge& edge, Cotangent&& gradient) {
+    if (edge.leaf.defined()) return deliver_to_leaf(edge.leaf, std::move(gradient));
     if (!gradient.value.defined()) return;
     if (edge.node) {
       Node& node = *edge.node.get();
       node.outputs[static_cast<size_t>(edge.output)].slots.add(std::move(gradient));
       if (!std::exchange(node.queued, true)) queue_.push(edge.node);
-    } else if (edge.leaf.defined()) {
-      add_to_leaf(edge.leaf, std::move(gradient));
+    }
+  }
+
+  /// Counts the terms that each leaf is to get from what `edges` lead to.
+  void expect(std::span<const Edge> edges) {
+    std::unordered_set<const Node*> seen;
+    std::vector<const Node*> open;
+    auto follow = [&](const Edge& edge) {
+      if (edge.leaf.defined()) ++awaited_[edge.leaf.impl()];
+      if (edge.node && seen.insert(edge.node.get()).second) open.push_back(edge.node.get());
+    };
+    for (const Edge& edge : edges) follow(edge);
+    while (!open.empty()) {
+      const Node* node = open.back();
+      open.pop_back();
+      for (const Edge& edge : node->inputs) follow(edge);
     }
   }
 
@@ -75,20 +93,28 @@ class Engine {
       if (node.inputs[i].live()) deliver(node.inputs[i], std::move(gradients[i]));
   }
 
+  void deliver_to_leaf(const Tensor& leaf, Cotangent&& gradient) {
+    if (gradient.value.defined()) add_to_leaf(leaf, std::move(gradient));
+    if (options_.completed && --awaited_[leaf.impl()] == 0) options_.completed(leaf);
+  }
+
   void add_to_leaf(const Tensor& leaf, Cotangent&& gradient) {
+    auto is_leaf = [&](const Tensor& t) { return t.impl() == leaf.impl(); };
+    Slots* slots = nullptr;
     if (options_.captured) {
-      for (size_t i = 0; i < options_.wanted.size(); ++i)
-        if (options_.wanted[i].impl() == leaf.impl()) (*options_.captured)[i].add(std::move(gradient), true);
-      return;
+      auto wanted = std::find_if(options_.wanted.begin(), options_.wanted.end(), is_leaf);
+      if (wanted == options_.wanted.end()) return;
+      slots = &(*options_.captured)[static_cast<size_t>(wanted - options_.wanted.begin())];
+    } else {
+      slots = &meta(leaf).slots;
     }
-    Slots& slots = meta(leaf).slots;
-    bool known = false;
-    for (const Tensor& t : leaves) known = known || t.impl() == leaf.impl();
-    if (!known) leaves.push_back(leaf);
-    slots.add(std::move(gradient), true);
+    std::erase_if(leaves, is_leaf);
+    leaves.push_back(leaf);
+    slots->add(std::move(gradient), true);
   }
 
   const EngineOptions& options_;
+  std::unordered_map<const detail::TensorImpl*, int> awaited_;  // terms still to come, by leaf
   NodeRef running_;
   std::priority_queue<NodeRef, std::vector<NodeRef>, ByLatest> queue_;
 };
@@ -99,14 +125,18 @@ std::vector<Tensor> run_backward(std::span<const Root> roots, const EngineOption
   dist::PhaseScope phase("backward");
   NoGrad off;
   Engine engine(options);
+  std::vector<Edge> starts;
+  starts.reserve(roots.size());
   for (const Root& root : roots) {
     const detail::AutogradMeta& m = *root.tensor.impl()->autograd;
-    Edge edge;
+    Edge& edge = starts.emplace_back();
     edge.node = m.producer;
     edge.output = m.output;
     if (!m.producer) edge.leaf = root.tensor;
-    engine.deliver(edge, Cotangent(root.cotangent));
   }
+  if (options.completed) engine.expect(starts);
+  for (size_t i = 0; i < roots.size(); ++i) engine.deliver(starts[i], Cotangent(roots[i].cotangent));
+  starts.clear();  // a node goes when it has run
   engine.run();
   return std::move(engine.leaves);
 }

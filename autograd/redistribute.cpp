@@ -23,7 +23,9 @@ class RedistributeNode : public Node {
     Tensor placed = detail::make_view(g.value, g.value.impl()->view, out.global, gradient_layout(to_, g.partial));
     placed.impl()->absent = !to_->mesh->member();
     const LayoutData* target = redistribution_gradient(from_, to_, g.partial);
-    return {Cotangent{dist::redistribute_data(placed, target, name()).local(), target->partial}};
+    // What goes to a leaf is not needed before the sync.
+    auto place = inputs[0].leaf.defined() ? dist::start_redistribution : dist::redistribute_data;
+    return {Cotangent{place(placed, target, name()).local(), target->partial}};
   }
   void release_saved() override {}
 
@@ -36,7 +38,10 @@ class RedistributeNode : public Node {
 Tensor redistribute_taped(const Tensor& x, const LayoutData* to, const char* label) {
   if (x.impl()->layout == to) return x;
   if (Tensor known = recall(x, to); known.defined()) return known;
-  Tensor y = dist::redistribute_data(x, to, label);
+  return tape_redistribution(x, to, dist::redistribute_data(x, to, label), label);
+}
+
+Tensor tape_redistribution(const Tensor& x, const LayoutData* to, Tensor y, const char* label) {
   // A cut may come back as the storage of x: a handle of its own carries the tape.
   if (y.impl() == x.impl() || y.impl()->autograd) y = y.detach();
   if (y.storage() != x.storage()) y.impl()->storage->mark_redistributed();
@@ -77,7 +82,7 @@ void require_plain(const char* op, const Tensor& x) {
 uint64_t hash_block(const Tensor& x) {
   Tensor d = cleave::detail::dense(x);
   uint64_t h = 1469598103934665603ull;
-  auto* bytes = static_cast<const unsigned char*>(d.impl()->view.data);
+  auto* bytes = static_cast<const unsigned char*>(cleave::detail::elements(d).data);
   int64_t n = d.impl()->view.numel() * size_of(d.dtype());
   for (int64_t i = 0; i < n; ++i) h = (h ^ bytes[i]) * 1099511628211ull;
   return h;

@@ -49,5 +49,7 @@ namespace cleave::autograd {
 
 /// `redistribute` to a resolved layout for `label`, the op that needs it.
 Tensor redistribute_taped(const Tensor& x, const dist::LayoutData* to, const char* label);
+/// What it returns, given x's elements under `to`, which are not on the tape.
+Tensor tape_redistribution(const Tensor& x, const dist::LayoutData* to, Tensor y, const char* label);
 
 }  // namespace cleave::autograd

@@ -1,7 +1,9 @@
 #include <cleave/autograd/node.h>
 #include <cleave/autograd/slots.h>
 #include <cleave/core/primitives.h>
+#include <cleave/dist/launch.h>
 #include <cleave/dist/mesh_state.h>
+#include <cleave/dist/redistribute/under_way.h>
 
 namespace cleave::autograd {
 namespace {
@@ -14,9 +16,9 @@ Tensor zeros_like(const Tensor& x) {
 
 // Adds x to acc: in place if acc is ours, else into a new one that then is.
 void add_into(Tensor& acc, bool& owned, const Tensor& x) {
-  if (owned) return detail::accumulate_view(acc.device(), x.impl()->view, acc.impl()->view);
+  if (owned) return detail::accumulate_view(acc.device(), detail::elements(x), detail::elements(acc));
   Tensor sum = detail::make_tensor(acc.shape(), acc.dtype(), acc.device());
-  detail::add_views(acc.device(), acc.impl()->view, x.impl()->view, sum.impl()->view);
+  detail::add_views(acc.device(), detail::elements(acc), detail::elements(x), sum.impl()->view);
   acc = sum;
   owned = true;
 }
@@ -89,8 +91,23 @@ Cotangent Slots::merge(const LayoutData* layout, AxisMask target, const char* la
 
 void reduce_over(const Tensor& value, const LayoutData* layout, AxisMask axes, const char* label) {
   if (!axes || !layout->mesh->member()) return;
-  const View& v = value.impl()->view;
+  const View& v = detail::elements(value);
   layout->mesh->communicator(axes).all_reduce(v.data, v.numel(), v.dtype, dist::ReduceOp::sum, value.device(), label);
+}
+
+void start_reduce_over(const Tensor& value, const LayoutData* layout, AxisMask axes, const char* label) {
+  if (!axes || !layout->mesh->member()) return;
+  const dist::MeshState& mesh = *layout->mesh;
+  if (!mesh.world().overlaps() || value.device() == Device::Meta) return reduce_over(value, layout, axes, label);
+  const View& v = detail::elements(value);
+  auto started = mesh.background(axes).start({.kind = dist::CollectiveKind::all_reduce,
+                                              .send = v.data,
+                                              .recv = v.data,
+                                              .count = v.numel(),
+                                              .dtype = v.dtype,
+                                              .device = value.device(),
+                                              .label = label});
+  dist::steps::put_under_way(std::move(started), value);
 }
 
 }  // namespace cleave::autograd

@@ -38,5 +38,8 @@ class Slots {
 
 /// All-reduces `value` in place (it must be the caller's own) over `axes`, if there are any.
 void reduce_over(const Tensor& value, const LayoutData* layout, AxisMask axes, const char* label);
+/// The same; but while communication overlaps with computation it is only started, and whoever wants the elements
+/// waits.
+void start_reduce_over(const Tensor& value, const LayoutData* layout, AxisMask axes, const char* label);
 
 }  // namespace cleave::autograd

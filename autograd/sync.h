@@ -1,5 +1,6 @@
 // Sync: the gradient terms of leaves become gradients in their gradient layouts.
 #pragma once
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,10 +23,42 @@ bool has_pending(const Tensor& leaf);
 /// Bytes up to which gradients that are reduced over the same axes share one collective.
 inline constexpr int64_t kBucketBytes = int64_t{25} << 20;
 
-/// Merges slots of several tensors, all at once: result i has the layout of tensors[i] with partial axes reduced, or
-/// targets[i] if given. Empty slots give an undefined tensor.
-std::vector<Tensor> merge_all(std::span<const Tensor> tensors, std::span<Slots* const> slots,
-                              std::span<const dist::LayoutData* const> targets);
+/// Whether what is started on this rank goes on while it computes: then terms are worth merging as soon as complete.
+bool overlapping();
+
+/// Merges the slots of tensors that are added one after the other, in the same order on all ranks. A bucket is reduced
+/// when the next gradient does not fit in, the last ones by `finish`; while communication overlaps with computation
+/// that only starts them.
+class GradientMerge {
+ public:
+  GradientMerge();
+  ~GradientMerge();
+  GradientMerge(const GradientMerge&) = delete;
+  GradientMerge& operator=(const GradientMerge&) = delete;
+
+  /// Takes the terms; there must be some. Its result will have the layout of `tensor` with partial axes reduced, or
+  /// `target` if given.
+  void add(const Tensor& tensor, Slots& slots, const dist::LayoutData* target);
+  /// The results in the order added.
+  std::vector<Tensor> finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Merges the terms of leaves into their gradients.
+class LeafSync {
+ public:
+  /// Takes the leaf's terms, if it has any.
+  void add(const Tensor& leaf);
+  /// Puts the gradients in their places and runs the hooks.
+  void finish();
+
+ private:
+  std::vector<Tensor> leaves_;
+  GradientMerge merge_;
+};
 
 }  // namespace autograd
 }  // namespace cleave

@@ -11,11 +11,14 @@ const detail::AutogradMeta* find(const Tensor& x) { return x.impl() ? x.impl()->
 
 void backward_from(const Tensor& y, autograd::Cotangent cotangent, const BackwardOptions& options) {
   autograd::Root root{y, std::move(cotangent)};
-  std::vector<Tensor> leaves = autograd::run_backward({&root, 1}, {.retain_graph = options.retain_graph});
-  if (options.sync) {
-    dist::PhaseScope phase("backward");
-    sync_gradients(leaves);
-  }
+  autograd::LeafSync sync;
+  autograd::EngineOptions engine{.retain_graph = options.retain_graph};
+  if (options.sync && autograd::overlapping()) engine.completed = [&](const Tensor& leaf) { sync.add(leaf); };
+  std::vector<Tensor> leaves = autograd::run_backward({&root, 1}, engine);
+  if (!options.sync) return;
+  dist::PhaseScope phase("backward");
+  for (const Tensor& leaf : leaves) sync.add(leaf);
+  sync.finish();
 }
 
 void require_tape(const Tensor& y) {

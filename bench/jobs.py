@@ -181,6 +181,7 @@ def groups(python, quick):
         "dispatch": lambda: [ours("dispatch"), *peers.libtorch(), *peers.script("dtensor", "dispatch")],
         "ranks": lambda: ranks(peers, steps["W2"]),
         "collectives": collectives,
+        "overlap": lambda: [ours("overlap")],
         "planning": lambda: [ours("growth")],
         "curves": lambda: curves(peers),
         "start": lambda: [ours("step", "--workload", "W1", "--steps", 2), Job("g++ user.cpp", compile_include),

@@ -29,7 +29,8 @@ size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 // Large blocks ask for huge pages: fewer faults, and products of strided matrices miss the TLB less.
 void* allocate_pages(size_t bytes) {
   if (bytes < kHugePage) return std::aligned_alloc(kAlign, bytes);
-  void* data = std::aligned_alloc(kHugePage, bytes);
+  void* data = nullptr;  // aligned_alloc would want a multiple of the alignment
+  if (posix_memalign(&data, kHugePage, bytes) != 0) return nullptr;
 #if defined(MADV_HUGEPAGE)
   if (data) madvise(data, bytes, MADV_HUGEPAGE);
 #endif

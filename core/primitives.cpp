@@ -39,7 +39,7 @@ View sub_view(const View& view, const Shape& offset, const Shape& shape) {
 Tensor dense(const Tensor& x) { return x.is_contiguous() ? x : dense_copy(x, x.dtype()); }
 
 Tensor dense_copy(const Tensor& x, DType dtype) {
-  const View& from = x.impl()->view;
+  const View& from = elements(x);
   Tensor out = make_tensor(from.shape, dtype, x.device());
   copy_view(x.device(), from, out.impl()->view);
   return out;

@@ -5,6 +5,17 @@
 
 namespace cleave {
 
+void Storage::set_pending(std::shared_ptr<PendingOperation> operation) {
+  settle();
+  pending_ = new std::shared_ptr<PendingOperation>(std::move(operation));
+}
+
+void Storage::settle_pending() {
+  auto operation = *pending_;
+  operation->wait();
+  delete std::exchange(pending_, nullptr);
+}
+
 struct StorageAccess {
   static void init(Storage& s, int64_t bytes, Device device) {
     s.device_ = device;
@@ -14,7 +25,16 @@ struct StorageAccess {
   static void retain(Storage& s) { s.references_.fetch_add(1, std::memory_order_relaxed); }
   static bool unique(const Storage& s) { return s.references_.load(std::memory_order_acquire) == 1; }
   static bool last(Storage& s) { return s.references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  /// The operation uses the block; nobody will ask for its outcome.
+  static void finish(Storage& s) {
+    std::unique_ptr<std::shared_ptr<PendingOperation>> operation(std::exchange(s.pending_, nullptr));
+    try {
+      (*operation)->wait();
+    } catch (...) {}
+  }
   static void free(Storage& s) {
+    if (s.pending_) [[unlikely]]
+      finish(s);
     if (s.block_.owner) detail::release(s.block_);
   }
 };
@@ -140,7 +160,7 @@ void* Tensor::data_checked(DType expected) const {
                      "; cast it first");
   if (b.device != Device::Cpu)
     throw ValueError("[data] the elements of a " + std::string(to_string(b.device)) + " tensor are not in host memory");
-  return b.view.data;
+  return detail::elements(*this).data;
 }
 
 int64_t numel(const Tensor& x) { return numel(x.shape()); }

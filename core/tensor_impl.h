@@ -1,11 +1,21 @@
 // The body behind a Tensor handle, and the making of new ones. For ops and backends; users need <cleave/core/tensor.h>.
 #pragma once
 #include <atomic>
+#include <memory>
 
 #include <cleave/core/allocator.h>
 #include <cleave/core/tensor.h>
 
 namespace cleave {
+
+/// Work under way that writes the elements of a storage or still reads them: a collective, a copy.
+class PendingOperation {
+ public:
+  virtual ~PendingOperation() = default;
+  /// Returns when the elements are there and free to be written, also if it throws; at once from the second time on.
+  /// Throws, every time, what the operation would have thrown had it been waited for from the start.
+  virtual void wait() = 0;
+};
 
 /// Elements that views share. Lives as long as any tensor on it; its header lies in the allocation of the first.
 class Storage {
@@ -18,17 +28,27 @@ class Storage {
   /// Made by a redistribution: writes would not reach the tensor it came from.
   bool redistributed() const { return redistributed_; }
   void mark_redistributed() { redistributed_ = true; }
+  /// From now on whoever wants the elements waits for `operation` first.
+  void set_pending(std::shared_ptr<PendingOperation> operation);
+  bool pending() const { return pending_ != nullptr; }
+  /// Waits for what is under way, if anything is. Throws as PendingOperation::wait.
+  void settle() {
+    if (pending_) [[unlikely]]
+      settle_pending();
+  }
 
  private:
   friend struct detail::TensorImpl;
   friend void detail::release(detail::TensorImpl*);
   friend struct StorageAccess;
+  void settle_pending();
   std::atomic<uint32_t> references_{1};
   std::atomic<uint32_t> version_{0};
   Device device_ = Device::Cpu;
   bool redistributed_ = false;
   int64_t bytes_ = 0;
   detail::Allocation block_;
+  std::shared_ptr<PendingOperation>* pending_ = nullptr;  // owned; few storages ever have one
 };
 
 namespace detail {
@@ -51,6 +71,13 @@ struct TensorImpl {
   Storage* storage = nullptr;
   AutogradMeta* autograd = nullptr;
 };
+
+/// This rank's block of x for whoever is going to read or write its elements: here, and nowhere else, is waited for
+/// what is under way on its storage. For sizes and strides alone take `impl()->view`.
+inline const View& elements(const Tensor& x) {
+  x.impl()->storage->settle();
+  return x.impl()->view;
+}
 
 /// A fresh plain tensor, dense and uninitialised.
 Tensor make_tensor(const Shape& shape, DType dtype, Device device);

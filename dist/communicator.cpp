@@ -158,6 +158,15 @@ void Communicator::recv(void* data, int64_t count, DType dtype, int from, Device
 
 void Communicator::barrier() { run(enter({.kind = CollectiveKind::barrier, .label = "barrier"})); }
 
+void Communicator::call(const Collective& given) {
+  CollectiveSpan entered = enter(given);
+  const Collective& call = entered.call;
+  if (call.kind != CollectiveKind::send_recv) return run(call);
+  if (call.device != Device::Cpu) return;
+  int64_t bytes = detail::payload_bytes(call, rank_);
+  call.send ? send_bytes(call.send, bytes, call.peer) : receive_bytes(call.recv, bytes, call.peer);
+}
+
 std::unique_ptr<Pending> Communicator::start(const Collective& given) {
   CollectiveSpan call = enter(given);
   return observed(begin(call), call);

@@ -79,7 +79,9 @@ class Communicator {
   void recv(void* data, int64_t count, DType dtype, int from, Device device = Device::Cpu);
   void barrier();
 
-  /// Any of the collectives, without waiting; buffers and counts must stay alive until `wait()`. In place where the
+  /// Any of the collectives or messages, waiting for it: in place where the named function is.
+  void call(const Collective& call);
+  /// The same without waiting; buffers and counts must stay alive until `wait()`. In place where the
   /// blocking call is; an all_reduce may have both buffers, a send_recv has one. Waits may come in any order. What the
   /// blocking call would throw comes from `start` or from `wait`.
   std::unique_ptr<Pending> start(const Collective& call);

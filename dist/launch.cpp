@@ -38,8 +38,22 @@ std::optional<T> environment(const char* name, T least) {
   return parse<T>(text, least, name);
 }
 
+std::optional<Overlap> read_overlap(std::string_view text) {
+  if (text == "on") return Overlap::on;
+  if (text == "off") return Overlap::off;
+  if (text == "auto") return Overlap::automatic;
+  return std::nullopt;
+}
+
+Overlap parse_overlap(std::string_view text, const char* what) {
+  auto overlap = read_overlap(text);
+  if (!overlap) throw ValueError(fmt::format("[launch] {} must be on, off or auto, not '{}'", what, text));
+  return *overlap;
+}
+
 struct CommandLine {
   std::optional<int> ranks;
+  std::optional<Overlap> overlap;
   std::vector<std::string> arguments;
 };
 
@@ -57,6 +71,14 @@ CommandLine read_command_line(int argc, char** argv) {
       line.ranks = parse(i + 1 < argc ? std::string_view(argv[i + 1]) : "", 1, "--ranks");
       taken.insert(taken.end(), {argv[i], argv[i + 1]});
       ++i;
+    } else if (open && text.starts_with("--overlap=")) {
+      line.overlap = parse_overlap(text.substr(10), "--overlap");
+      taken.push_back(argv[i]);
+    } else if (open && text == "--overlap") {
+      taken.push_back(argv[i]);
+      line.overlap = i + 1 < argc ? read_overlap(argv[i + 1]) : std::nullopt;
+      if (line.overlap) taken.push_back(argv[++i]);
+      if (!line.overlap) line.overlap = Overlap::on;
     } else {
       kept.push_back(argv[i]);
       line.arguments.emplace_back(text);
@@ -70,6 +92,9 @@ LaunchOptions options_of(const CommandLine& line) {
   LaunchOptions options;
   options.ranks = line.ranks.value_or(1);
   if (auto seconds = environment<double>("CLEAVE_WATCHDOG", 0)) options.watchdog = *seconds;
+  const char* overlap = std::getenv("CLEAVE_OVERLAP");
+  if (overlap && *overlap) options.overlap = parse_overlap(overlap, "CLEAVE_OVERLAP");
+  if (line.overlap) options.overlap = *line.overlap;
   return options;
 }
 
@@ -83,7 +108,7 @@ class ThreadLaunch {
         arguments_(std::move(arguments)),
         main_(main),
         threads_(detail::threads_per_rank(options.ranks)),
-        world_(std::make_shared<detail::ThreadWorld>(options.ranks, options.watchdog)),
+        world_(std::make_shared<detail::ThreadWorld>(options.ranks, options.watchdog, options.link)),
         errors(static_cast<size_t>(options.ranks)) {}
 
   void run(const std::function<void(int, const std::string&)>& on_error) {
@@ -113,18 +138,35 @@ class ThreadLaunch {
     try {
       set_num_threads(threads_);
       detail::set_checked_mode(options_, true);
-      auto backend =
-          options_.ranks == 1 ? detail::make_self_backend() : std::make_unique<detail::ThreadBackend>(world_, rank);
+      std::unique_ptr<WorldBackend> backend, background;
+      if (options_.ranks == 1) {
+        backend = detail::make_self_backend();
+      } else {
+        backend = std::make_unique<detail::ThreadBackend>(world_, rank);
+        if (detail::overlaps(options_, options_.ranks))
+          background = std::make_unique<detail::ThreadBackend>(world_, rank, true);
+      }
       backend->arguments = arguments_;
-      World world(std::move(backend));
-      main_(world);
+      World world(std::move(backend), std::move(background));
+      try {
+        main_(world);
+        world.finish();
+      } catch (...) {  // before the world goes: that waits for what was started, which others may never join
+        announce(rank);
+        throw;
+      }
       world_->leave(rank);
     } catch (...) {
-      auto& error = errors[static_cast<size_t>(rank)] = std::current_exception();
-      detail::Failure failure = detail::describe_failure(error);
-      world_->fail(failure.origin >= 0 ? failure.origin : rank, detail::announcement(rank, failure));
-      on_error(rank, failure.message);
+      errors[static_cast<size_t>(rank)] = std::current_exception();
+      on_error(rank, announce(rank).message);
     }
+  }
+
+  /// Tells the others of the exception being handled.
+  detail::Failure announce(int rank) {
+    detail::Failure failure = detail::describe_failure(std::current_exception());
+    world_->fail(failure.origin >= 0 ? failure.origin : rank, detail::announcement(rank, failure));
+    return failure;
   }
 
   LaunchOptions options_;
@@ -155,6 +197,11 @@ namespace detail {
 int threads_per_rank(int local_ranks) {
   if (auto threads = environment<int>("CLEAVE_THREADS", 1)) return *threads;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / std::max(1, local_ranks));
+}
+
+bool overlaps(const LaunchOptions& options, int local_ranks) {
+  if (options.overlap != Overlap::automatic) return options.overlap == Overlap::on;
+  return local_ranks > 0 && static_cast<int>(std::thread::hardware_concurrency()) >= 2 * local_ranks;
 }
 
 void set_checked_mode(const LaunchOptions& options, bool backend_default) {

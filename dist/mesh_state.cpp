@@ -93,13 +93,21 @@ std::vector<std::array<int, kMaxAxes>> MeshState::group(AxisMask mask) const {
   return members;
 }
 
+std::vector<int> MeshState::world_ranks(AxisMask mask) const {
+  std::vector<int> ranks;
+  for (const auto& c : group(mask)) ranks.push_back(ranks_[static_cast<size_t>(index_of(c))]);
+  return ranks;
+}
+
 Communicator& MeshState::communicator(AxisMask mask) const {
   auto& slot = communicators_[mask];
-  if (!slot) {
-    std::vector<int> ranks;
-    for (const auto& c : group(mask)) ranks.push_back(ranks_[static_cast<size_t>(index_of(c))]);
-    slot = world_.make_communicator(ranks, axis_names(mask));
-  }
+  if (!slot) slot = world_.make_communicator(world_ranks(mask), axis_names(mask));
+  return *slot;
+}
+
+Communicator& MeshState::background(AxisMask mask) const {
+  auto& slot = background_[mask];
+  if (!slot) slot = world_.make_background_communicator(world_ranks(mask), axis_names(mask));
   return *slot;
 }
 

@@ -46,6 +46,8 @@ class MeshState {
   /// The communicator of the ranks that differ from this one on the axes of `mask` only, ordered row-major by those
   /// axes in mesh order. Made at first use, by its members. Members only.
   Communicator& communicator(AxisMask mask) const;
+  /// The same ranks, for calls that go on while this rank computes: see World::make_background_communicator.
+  Communicator& background(AxisMask mask) const;
   /// "tp", "dp.tp".
   std::string axis_names(AxisMask mask) const;
 
@@ -53,13 +55,14 @@ class MeshState {
   std::shared_ptr<void>& cache(const void* key) const { return caches_[key]; }
 
  private:
+  std::vector<int> world_ranks(AxisMask mask) const;  // of communicator(mask)
   World& world_;
   std::vector<MeshAxis> axes_;
   std::vector<int> ranks_;
   bool member_ = false;
   std::array<int, kMaxAxes> coordinates_{};
   mutable std::unordered_multimap<size_t, std::unique_ptr<LayoutData>> layouts_;
-  mutable std::map<AxisMask, std::unique_ptr<Communicator>> communicators_;
+  mutable std::map<AxisMask, std::unique_ptr<Communicator>> communicators_, background_;
   mutable std::unordered_map<const void*, std::shared_ptr<void>> caches_;
 };
 

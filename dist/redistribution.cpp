@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include <cleave/core/error.h>
+#include <cleave/dist/launch.h>
 #include <cleave/dist/mesh_state.h>
 #include <cleave/dist/observer.h>
 #include <cleave/dist/planner.h>
@@ -200,6 +201,22 @@ Tensor redistribute_data(const Tensor& x, const LayoutData* to, const char* labe
   Tensor out = x.detach();
   for (const Step& step : plan.steps) out = run_step(out, step, label);
   return out;
+}
+
+Tensor start_redistribution(const Tensor& x, const LayoutData* to, const char* label) {
+  TensorType type = x.type();
+  const MeshState& mesh = *to->mesh;
+  if (mesh.world().overlaps() && type.layout != to && type.layout->mesh == &mesh && mesh.member() &&
+      x.device() != Device::Meta) {
+    const RedistributionPlan& plan = plan_redistribution(type, to);
+    const Step& step = plan.steps.front();
+    bool gathers = step.kind == StepKind::all_gather, scatters = step.kind == StepKind::reduce_scatter;
+    if (plan.steps.size() == 1 && (gathers || scatters)) {
+      RedistributionSpan span(label, type, to);
+      return gathers ? steps::all_gather(x, step, label, true) : steps::reduce_scatter(x, step, label, true);
+    }
+  }
+  return redistribute_data(x, to, label);
 }
 
 }  // namespace cleave::dist

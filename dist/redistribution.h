@@ -65,5 +65,8 @@ const RedistributionPlan& plan_redistribution(const TensorType& type, const Layo
 /// Runs the plan on this rank's block: x (distributed) as a tensor of layout `to`; untaped. Communicates. The result
 /// may share x's storage if no element had to move. `label` names who asked, for counters and messages.
 Tensor redistribute_data(const Tensor& x, const LayoutData* to, const char* label);
+/// The same; but while communication overlaps with computation, a plan that is one all-gather or reduce-scatter is only
+/// started, and whoever wants the result's elements first waits for it.
+Tensor start_redistribution(const Tensor& x, const LayoutData* to, const char* label);
 
 }  // namespace cleave::dist

@@ -1,3 +1,4 @@
+#include <cleave/dist/internal/progress.h>
 #include <cleave/dist/internal/world_backend.h>
 #include <cleave/dist/mesh_state.h>
 
@@ -22,7 +23,9 @@ bool same_axes(const std::vector<MeshAxis>& a, const std::vector<MeshAxis>& b) {
 
 }  // namespace
 
-World::World(std::unique_ptr<WorldBackend> backend) : backend_(std::move(backend)) {
+World::World(std::unique_ptr<WorldBackend> backend, std::unique_ptr<WorldBackend> background)
+    : backend_(std::move(backend)),
+      progress_(background ? std::make_unique<Progress>(std::move(background)) : nullptr) {
   std::vector<int> all(static_cast<size_t>(size()));
   std::iota(all.begin(), all.end(), 0);
   communicator_ = make_communicator(all, "world");
@@ -39,7 +42,7 @@ const char* World::backend() const { return backend_->name; }
 const std::vector<std::string>& World::arguments() const { return backend_->arguments; }
 Communicator& World::communicator() { return *communicator_; }
 
-std::unique_ptr<Communicator> World::make_communicator(const std::vector<int>& ranks, const std::string& name) {
+void World::check_members(const std::vector<int>& ranks, const std::string& name) const {
   auto refuse = [&](const std::string& why) {
     throw ValueError(fmt::format("[make_communicator] {} of [{}] {}", name, fmt::join(ranks, ", "), why));
   };
@@ -48,8 +51,24 @@ std::unique_ptr<Communicator> World::make_communicator(const std::vector<int>& r
   if (std::set<int>(ranks.begin(), ranks.end()).size() != ranks.size()) refuse("names a rank twice");
   if (std::find(ranks.begin(), ranks.end(), rank()) == ranks.end())
     refuse(fmt::format("does not name rank {}, which called; only members make a communicator", rank()));
+}
+
+std::unique_ptr<Communicator> World::make_communicator(const std::vector<int>& ranks, const std::string& name) {
+  check_members(ranks, name);
   if (ranks.size() == 1) return detail::make_self_communicator(name);
   return backend_->make_communicator(ranks, name);
+}
+
+std::unique_ptr<Communicator> World::make_background_communicator(const std::vector<int>& ranks,
+                                                                  const std::string& name) {
+  if (!progress_) return make_communicator(ranks, name);
+  check_members(ranks, name);
+  if (ranks.size() == 1) return detail::make_self_communicator(name);
+  return progress_->communicator(ranks, name);
+}
+
+void World::finish() {
+  if (progress_) progress_->finish();
 }
 
 const MeshState* World::mesh(const std::vector<MeshAxis>& axes, const std::vector<int>& ranks) {

@@ -64,11 +64,13 @@ Tensor ModuleCall::take_input(const Tensor& input, int position) {
 void ModuleCall::begin() {
   check_positions(module_, module_.input_layouts(), inputs_, "input");
   memo_.emplace();
+  gathers_.emplace();
   if (module_.is_sharded()) mesh_.emplace(module_.mesh());
 }
 
 void ModuleCall::end() {
   mesh_.reset();
+  gathers_.reset();
   memo_.reset();
 }
 

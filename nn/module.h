@@ -10,6 +10,7 @@
 
 #include <cleave/autograd/memo.h>
 #include <cleave/dist/ambient.h>
+#include <cleave/nn/gather.h>
 #include <cleave/nn/module_base.h>
 #include <cleave/nn/observer.h>
 #include <cleave/nn/tensors.h>
@@ -47,6 +48,7 @@ class ModuleCall {
   std::vector<Tensor> seen_;  // the inputs, for the observer
   int inputs_ = 0, outputs_ = 0;
   std::optional<autograd::MemoScope> memo_;
+  std::optional<GatherScope> gathers_;
   std::optional<dist::UseMesh> mesh_;
 };
 

@@ -7,6 +7,7 @@
 #include <cleave/dist/ambient.h>
 #include <cleave/nn/buffer.h>
 #include <cleave/nn/build.h>
+#include <cleave/nn/gather.h>
 #include <cleave/ops/creation.h>
 #include <cleave/ops/inplace.h>
 
@@ -49,7 +50,7 @@ Tensor read(const ParameterState& state) {
     throw ValueError((state.trained ? "parameter " : "buffer ") + state.path +
                      " is deferred and has no elements yet; call shard(model, mesh, plan) or materialize(model) first");
   const Tensor& x = state.tensor;
-  return state.use && state.use != x.impl()->layout ? autograd::redistribute_taped(x, state.use, "parameter") : x;
+  return state.use && state.use != x.impl()->layout ? gather(state) : x;
 }
 
 namespace {

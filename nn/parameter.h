@@ -11,8 +11,10 @@
 namespace cleave::nn {
 
 namespace detail {
+struct GatherOrder;
+
 /// What the handles of one parameter or buffer share.
-struct ParameterState {
+struct ParameterState : std::enable_shared_from_this<ParameterState> {
   std::string path;  ///< its first dotted name
   Shape shape;
   DType dtype = DType::f32;
@@ -21,8 +23,9 @@ struct ParameterState {
   bool deferred = false;
   Init init{};
   cleave::detail::RandomKey key{};
-  Tensor tensor;                          ///< as stored; without elements while deferred
-  const dist::LayoutData* use = nullptr;  ///< null: as stored
+  Tensor tensor;                                   ///< as stored; without elements while deferred
+  const dist::LayoutData* use = nullptr;           ///< null: as stored
+  mutable std::shared_ptr<GatherOrder> gathers{};  ///< of the last pass that this one was gathered first in
 };
 /// Makes the elements of a deferred one, under a layout or plain.
 Tensor make_elements(const ParameterState& state, const dist::LayoutData* layout);

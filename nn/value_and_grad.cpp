@@ -105,18 +105,25 @@ std::vector<Tensor> GradCall::gradients(const std::vector<Tensor>& outputs, cons
   State& s = *state_;
   std::vector<autograd::Slots> captured(s.leaves.size());
   std::vector<autograd::Root> roots = seeds(outputs, options);
-  autograd::run_backward(roots, {.wanted = s.leaves, .captured = &captured});
+  autograd::GradientMerge merge;
+  std::vector<size_t> order;  // of the leaves in `merge`
+  auto target = [&](size_t i) { return autograd::meta(s.leaves[i]).gradient_layout; };
+  auto add = [&](const Tensor& leaf) {
+    size_t i = 0;
+    while (i < s.leaves.size() && s.leaves[i].impl() != leaf.impl()) ++i;
+    if (i == s.leaves.size() || captured[i].empty()) return;
+    merge.add(leaf, captured[i], target(i));
+    order.push_back(i);
+  };
+  autograd::EngineOptions engine{.wanted = s.leaves, .captured = &captured};
+  if (autograd::overlapping()) engine.completed = add;
+  std::vector<Tensor> reached = autograd::run_backward(roots, engine);
   NoGrad off;
-  std::vector<autograd::Slots*> slots;
-  std::vector<const dist::LayoutData*> targets;
-  for (size_t i = 0; i < s.leaves.size(); ++i) {
-    slots.push_back(&captured[i]);
-    targets.push_back(autograd::meta(s.leaves[i]).gradient_layout);
-  }
-  std::vector<Tensor> merged = autograd::merge_all(s.leaves, slots, targets);
-  std::vector<Tensor> out;
-  for (size_t leaf : s.leaf_of)
-    out.push_back(merged[leaf].defined() ? merged[leaf] : zero_gradient(s.leaves[leaf], targets[leaf]));
+  for (const Tensor& leaf : reached) add(leaf);
+  std::vector<Tensor> merged = merge.finish(), gradients(s.leaves.size()), out;
+  for (size_t k = 0; k < order.size(); ++k) gradients[order[k]] = merged[k];
+  for (size_t i : s.leaf_of)
+    out.push_back(gradients[i].defined() ? gradients[i] : zero_gradient(s.leaves[i], target(i)));
   return out;
 }
 

@@ -67,7 +67,7 @@ void attention_backward(const BackwardCall& c, std::span<Tensor> out) {
   }};
   const Tensor* in[] = {&c.inputs[0], &c.inputs[1], &c.inputs[2], &c.inputs[3], &c.outputs[0], &c.outputs[1], &g};
   const View *views[7], *results[3];
-  for (size_t i = 0; i < 7; ++i) views[i] = in[i]->defined() ? &in[i]->impl()->view : nullptr;
+  for (size_t i = 0; i < 7; ++i) views[i] = in[i]->defined() ? &detail::elements(*in[i]) : nullptr;
   for (size_t i = 0; i < 3; ++i) results[i] = &d[i].impl()->view;
   launch(kernel, g.device(), c.op.name, {views, results, c.attributes});
   for (size_t i = 0; i < 3; ++i)

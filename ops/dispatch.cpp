@@ -47,7 +47,7 @@ void run(const OpDef& op, Inputs in, Attributes attributes, std::span<Tensor> ou
     many.resize(in.size());
     views = many.data();
   }
-  for (size_t i = 0; i < in.size(); ++i) views[i] = in[i]->defined() ? &in[i]->impl()->view : nullptr;
+  for (size_t i = 0; i < in.size(); ++i) views[i] = in[i]->defined() ? &detail::elements(*in[i]) : nullptr;
   std::array<const View*, kMaxOutputs> results;
   for (size_t i = 0; i < out.size(); ++i) results[i] = &out[i].impl()->view;
   launch(op.kernel, out[0].impl()->device, op.name, {{views, in.size()}, {results.data(), out.size()}, attributes});

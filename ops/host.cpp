@@ -117,7 +117,7 @@ std::string to_string(const Tensor& x) {
   bool whole = !x.is_distributed() || x.layout().is_replicated();
   if (!whole || x.device() != Device::Cpu) return out;
   out += " ";
-  print_dim(out, x.impl()->view, 0, 0);
+  print_dim(out, detail::elements(x), 0, 0);
   return out;
 }
 

@@ -44,7 +44,7 @@ bool overlaps(const Tensor& a, const Tensor& b) { return a.storage() == b.storag
 
 void fill_(const Tensor& x, double value) {
   require_writable("fill_", x);
-  detail::fill_view(x.impl()->device, x.impl()->view, holds_value(x) ? value : 0.0);
+  detail::fill_view(x.impl()->device, detail::elements(x), holds_value(x) ? value : 0.0);
   x.bump_version();
 }
 
@@ -53,7 +53,7 @@ void copy_(const Tensor& x, const Tensor& source) {
   NoGrad off;
   Tensor from = source_block("copy_", x, source);
   if (overlaps(x, from)) from = detail::dense_copy(from, from.dtype());
-  detail::copy_view(x.impl()->device, from.impl()->view, x.impl()->view);
+  detail::copy_view(x.impl()->device, detail::elements(from), detail::elements(x));
   x.bump_version();
 }
 
@@ -63,7 +63,7 @@ void add_(const Tensor& x, const Tensor& y, double alpha) {
   Tensor from = source_block("add_", x, y);
   if (alpha != 1) from = from * alpha;
   if (overlaps(x, from)) from = detail::dense_copy(from, from.dtype());
-  detail::accumulate_view(x.impl()->device, from.impl()->view, x.impl()->view);
+  detail::accumulate_view(x.impl()->device, detail::elements(from), detail::elements(x));
   x.bump_version();
 }
 
@@ -72,7 +72,7 @@ void mul_(const Tensor& x, double factor) {
   static constexpr Kernel kernel{.cpu = [](const KernelCall& c) {
     cpu::pointwise(Pointwise::mul_scalar, c.in, *c.out[0], c.attributes.as<PointwiseParams>());
   }};
-  const View* v[] = {&x.impl()->view};
+  const View* v[] = {&detail::elements(x)};
   PointwiseParams params{factor, 0};
   launch(kernel, x.impl()->device, "mul_", {v, v, params});
   x.bump_version();

@@ -62,7 +62,7 @@ void rms_norm_kernel(const KernelCall& c) {
   cpu::rms_norm(*c.in[0], c.in[1], static_cast<int>(a.dims), a.eps, *c.out[0], *c.out[1]);
 }
 
-const View* view_of(const Tensor& t) { return t.defined() ? &t.impl()->view : nullptr; }
+const View* view_of(const Tensor& t) { return t.defined() ? &detail::elements(t) : nullptr; }
 
 // One kernel with up to three results; views of those not needed are null.
 void norm_backward(const BackwardCall& c, std::span<Tensor> out, bool layer) {

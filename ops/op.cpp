@@ -72,7 +72,7 @@ Tensor run_kernel(const Kernel& kernel, const char* op, std::initializer_list<co
   Device device = Device::Cpu;
   for (const Tensor* x : in) {
     if (x && x->defined()) device = x->impl()->device;
-    views[n++] = x && x->defined() ? &x->impl()->view : nullptr;
+    views[n++] = x && x->defined() ? &detail::elements(*x) : nullptr;
   }
   Tensor out = detail::make_tensor(shape, dtype, device);
   const View* result[] = {&out.impl()->view};

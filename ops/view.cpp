@@ -131,7 +131,7 @@ void slice_backward(const BackwardCall& c, std::span<Tensor> out) {
   const Tensor& g = c.grads[0];
   Tensor dx = detail::make_tensor(c.input_shape(0), c.input_dtype(0), g.device());
   detail::fill_view(dx.device(), dx.impl()->view, 0.0);
-  detail::copy_view(g.device(), g.impl()->view, sliced(dx.impl()->view, a, g.impl()->view.shape[a.dim]));
+  detail::copy_view(g.device(), detail::elements(g), sliced(dx.impl()->view, a, g.impl()->view.shape[a.dim]));
   out[0] = dx;
 }
 
@@ -175,7 +175,7 @@ void unbind_backward(const BackwardCall& c, std::span<Tensor> out) {
   for (size_t i = 0; i < c.grads.size(); ++i) {
     View piece = unbound(out[0].impl()->view, dim, i);
     if (c.grads[i].defined())
-      detail::copy_view(device, c.grads[i].impl()->view, piece);
+      detail::copy_view(device, detail::elements(c.grads[i]), piece);
     else
       detail::fill_view(device, piece, 0.0);
   }

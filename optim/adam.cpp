@@ -24,8 +24,8 @@ AdamStep step_of(const Options& o, double lr, int64_t t, bool decoupled) {
 }
 
 void run(const Tensor& value, const Tensor& gradient, const Tensor& m, const Tensor& v, const AdamStep& step) {
-  const View* in[] = {&gradient.impl()->view};
-  const View* out[] = {&value.impl()->view, &m.impl()->view, &v.impl()->view};
+  const View* in[] = {&cleave::detail::elements(gradient)};
+  const View* out[] = {&cleave::detail::elements(value), &m.impl()->view, &v.impl()->view};
   launch(kernel, value.device(), "adam", {in, out, step});
 }
 

@@ -29,7 +29,7 @@ double reduced(cpu::Reduce kind, const Tensor& block) {
   Shape one(block.dim(), 1);
   Tensor out = cleave::detail::make_tensor(one, DType::f64, block.device());
   cleave::detail::fill_view(out.device(), out.impl()->view, 0.0);
-  const View* in[] = {&block.impl()->view};
+  const View* in[] = {&cleave::detail::elements(block)};
   const View* to[] = {&out.impl()->view};
   launch(reduce_kernel, block.device(), "grad_norm", {in, to, kind});
   return block.device() == Device::Cpu ? *out.data<double>() : 0.0;

@@ -23,7 +23,7 @@ DType working(DType t) { return is_half(t) ? DType::f32 : t; }
 Tensor own_copy(const Tensor& x, DType dtype) {
   const auto& impl = *x.impl();
   Tensor out = core::make_tensor(impl.global, impl.view.shape, dtype, impl.device, impl.layout, impl.absent);
-  core::copy_view(impl.device, impl.view, out.impl()->view);
+  core::copy_view(impl.device, core::elements(x), out.impl()->view);
   return out;
 }
 
@@ -104,7 +104,7 @@ void Optimizer::update_one(size_t index) {
 
   if (!direct) target = in_layout(target, stored.impl()->layout);
   if (target.impl()->view.data != stored.impl()->view.data) {
-    core::copy_view(stored.device(), target.impl()->view, stored.impl()->view);
+    core::copy_view(stored.device(), core::elements(target), core::elements(stored));
     stored.bump_version();
   }
   slot.storage = stored.storage();

@@ -39,9 +39,9 @@ SGD::SGD(std::vector<Group<SGDOptions>> groups) : GroupedOptimizer(checked(std::
 void SGD::update(const Update& u) {
   const SGDOptions& o = options(u.index);
   SgdStep step{o.lr * lr_factor(), o.momentum, o.dampening, o.weight_decay, o.nesterov, u.step == 1};
-  const View* in[] = {&u.gradient.impl()->view};
+  const View* in[] = {&cleave::detail::elements(u.gradient)};
   Tensor buffer = o.momentum != 0 ? state_block(u, "momentum_buffer") : Tensor();
-  const View* out[] = {&u.value.impl()->view, buffer.defined() ? &buffer.impl()->view : nullptr};
+  const View* out[] = {&cleave::detail::elements(u.value), buffer.defined() ? &buffer.impl()->view : nullptr};
   launch(kernel, u.value.device(), "sgd", {in, {out, buffer.defined() ? size_t{2} : size_t{1}}, step});
 }
 std::vector<std::string> SGD::state_names() const { return {"momentum_buffer"}; }

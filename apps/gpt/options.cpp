@@ -85,6 +85,10 @@ void add_train(CLI::App& app, TrainOptions& o) {
   add_watch(app, o);
   add_placement(app, o.mesh, o.plan);
   app.add_option("--ranks", "thread ranks; under mpirun its processes are the ranks [1]")->group("Placement");
+  app.add_option("--overlap", "communicate while computing: on, off or auto; alone: on [off]")
+      ->expected(0, 1)
+      ->check(CLI::IsMember({"on", "off", "auto"}).description(""))
+      ->group("Placement");
   app.add_flag("--deferred,!--no-deferred", o.deferred, "make only the weights that a rank holds [on]")
       ->group("Placement");
   app.add_option("--compare", o.compare, "single: also train on one device, and compare every step")

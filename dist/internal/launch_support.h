@@ -11,6 +11,8 @@ namespace cleave::dist::detail {
 
 /// Threads of a rank: CLEAVE_THREADS, else floor(cores / local ranks), at least 1.
 int threads_per_rank(int local_ranks);
+/// Whether ranks get a progress thread, with so many of them on a host (0: unknown).
+bool overlaps(const LaunchOptions& options, int local_ranks);
 /// Settings of the calling rank: checked mode by option, CLEAVE_CHECKED, or the backend's default.
 void set_checked_mode(const LaunchOptions& options, bool backend_default);
 

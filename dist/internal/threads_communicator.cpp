@@ -27,6 +27,8 @@ class ThreadCommunicator : public Communicator {
   void run(const Collective& call) override {
     backend_.world->check(backend_.rank);
     if (call.device == Device::Meta && !checked_mode()) return;
+    const SimulatedLink& link = backend_.world->link;
+    if (link.slow()) std::this_thread::sleep_for(link.time(payload_bytes(call, rank())));
     SharedCall(rank_, call, sequence(), false).wait();
   }
   std::unique_ptr<Pending> begin(const Collective& call) override;

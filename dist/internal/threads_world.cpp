@@ -9,12 +9,13 @@
 
 namespace cleave::dist::detail {
 
-ThreadWorld::ThreadWorld(int ranks, double watchdog_seconds)
+ThreadWorld::ThreadWorld(int ranks, double watchdog_seconds, const SimulatedLink& link)
     : size(ranks),
       watchdog(watchdog_seconds),
+      link(link),
       crowded(static_cast<unsigned>(ranks) > std::thread::hardware_concurrency()),
       left_(static_cast<size_t>(ranks)),
-      places_(static_cast<size_t>(ranks)) {}
+      places_(2 * static_cast<size_t>(ranks)) {}
 
 ThreadWorld::~ThreadWorld() = default;
 
@@ -52,20 +53,21 @@ std::shared_ptr<ThreadGroup> ThreadWorld::group(const std::vector<int>& ranks, c
   return found;
 }
 
-void ThreadWorld::set_place(int rank, const std::string& text) {
+void ThreadWorld::set_place(int rank, bool background, const std::string& text) {
   std::lock_guard lock(mutex_);
-  places_[static_cast<size_t>(rank)] = text;
+  places_[static_cast<size_t>(background ? size + rank : rank)] = text;
 }
 
 std::string ThreadWorld::places(const std::vector<int>& ranks) const {
   std::lock_guard lock(mutex_);
   std::string text;
   for (int r : ranks) {
-    const std::string& where = places_[static_cast<size_t>(r)];
-    text += fmt::format("{}rank {} {}", text.empty() ? "" : "; ", r,
+    const std::string &where = places_[static_cast<size_t>(r)], &behind = places_[static_cast<size_t>(size + r)];
+    text += fmt::format("{}rank {} {}{}", text.empty() ? "" : "; ", r,
                         has_left(r)     ? "has returned"
                         : where.empty() ? "waits in no collective"
-                                        : "waits in " + where);
+                                        : "waits in " + where,
+                        behind.empty() ? "" : " and, beside it, in " + behind);
   }
   return text;
 }

@@ -17,12 +17,13 @@ class ThreadGroup;
 /// Shared by all rank threads.
 class ThreadWorld {
  public:
-  ThreadWorld(int ranks, double watchdog_seconds);
+  ThreadWorld(int ranks, double watchdog_seconds, const SimulatedLink& link = {});
   ~ThreadWorld();
 
   const int size;
   const double watchdog;  ///< seconds; 0: never
-  const bool crowded;     ///< more ranks than cores: spinning would keep others from running
+  const SimulatedLink link;
+  const bool crowded;  ///< more ranks than cores: spinning would keep others from running
 
   /// The first failure of the world ends every wait; `text` is the message of the others' PeerError.
   void fail(int rank, const std::string& text);
@@ -41,8 +42,8 @@ class ThreadWorld {
 
   std::shared_ptr<ThreadGroup> group(const std::vector<int>& ranks, const std::string& axis, int creation);
 
-  /// Where a rank sleeps, for reports; empty: it does not.
-  void set_place(int rank, const std::string& text);
+  /// Where a rank (or its progress thread, `background`) sleeps, for reports; empty: it does not.
+  void set_place(int rank, bool background, const std::string& text);
   /// "rank 1 waits in ...; rank 3 is not in a collective".
   std::string places(const std::vector<int>& ranks) const;
 
@@ -52,7 +53,7 @@ class ThreadWorld {
   int failed_ = -1;
   std::string message_;
   std::vector<std::atomic<bool>> left_;
-  std::vector<std::string> places_;
+  std::vector<std::string> places_;  // of the ranks, then of their progress threads
   struct Entry {
     std::shared_ptr<ThreadGroup> group;
     size_t joined = 0;
@@ -62,14 +63,15 @@ class ThreadWorld {
 
 class SharedCall;
 
-/// One rank's part of a ThreadWorld. Only its own thread uses it.
+/// One rank's part of a ThreadWorld, or that of its progress thread. Only that one thread uses it.
 class ThreadBackend : public WorldBackend {
  public:
-  ThreadBackend(std::shared_ptr<ThreadWorld> shared, int rank)
-      : WorldBackend("threads", rank, shared->size, shared->size), world(std::move(shared)) {}
+  ThreadBackend(std::shared_ptr<ThreadWorld> shared, int rank, bool background = false)
+      : WorldBackend("threads", rank, shared->size, shared->size), world(std::move(shared)), background(background) {}
   std::unique_ptr<Communicator> make_communicator(const std::vector<int>& ranks, const std::string& axis) override;
 
   const std::shared_ptr<ThreadWorld> world;
+  const bool background;
   std::vector<SharedCall*> started;  ///< in order of start; their part is not yet done
 };
 

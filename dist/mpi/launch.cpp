@@ -10,6 +10,7 @@
 #include <cleave/dist/internal/launch_support.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 
 #include <fmt/format.h>
@@ -87,6 +88,16 @@ class MpiBackend : public WorldBackend {
   MpiProcess& process_;
 };
 
+/// The ranks' second set of messages, for their progress threads; null if MPI does not allow these on every rank.
+std::unique_ptr<MpiProcess> make_background(MpiProcess& process, const LaunchOptions& options) {
+  int able = process.allows_threads(), all = 0;
+  mpi_check(MPI_Allreduce(&able, &all, 1, MPI_INT, MPI_MIN, process.data), "MPI_Allreduce");
+  if (!all) return nullptr;
+  auto background = std::make_unique<MpiProcess>(options.watchdog);
+  background->memory = process.memory;  // what the rank shares with others, its thread does too
+  return background;
+}
+
 /// All ranks use the same instructions and the same number of threads, or replicas would differ in their last bits.
 void make_ranks_alike(World& world) {
   int32_t least[] = {static_cast<int32_t>(cpu::isa()), threads_per_rank(world.local_size())};
@@ -96,26 +107,35 @@ void make_ranks_alike(World& world) {
 }
 
 /// Runs `main`; false after an error, which was printed and told to the others.
-bool run_rank(MpiProcess& process, const LaunchOptions& options, std::vector<std::string> arguments,
-              const std::function<void(World&)>& main) {
+bool run_rank(MpiProcess& process, MpiProcess* background, const LaunchOptions& options,
+              std::vector<std::string> arguments, const std::function<void(World&)>& main) {
   auto caller_stream = cleave::detail::random_state();
   cleave::detail::set_random_state({});
   bool ok = true;
+  auto fail = [&] {
+    if (!std::exchange(ok, false)) return;
+    Failure failure = describe_failure(std::current_exception());
+    print_error(process.rank, failure.message);
+    int origin = failure.origin >= 0 ? failure.origin : process.rank;
+    process.announce_failure(origin, announcement(process.rank, failure));
+    if (background) background->announce_failure(origin, announcement(process.rank, failure));
+  };
   try {
     set_checked_mode(options, false);
     auto backend = std::make_unique<MpiBackend>(process);
     backend->arguments = std::move(arguments);
-    World world(std::move(backend));
-    make_ranks_alike(world);
-    reset_comm_counts();
-    main(world);
-    process.announce_return();
-  } catch (...) {
-    ok = false;
-    Failure failure = describe_failure(std::current_exception());
-    print_error(process.rank, failure.message);
-    process.announce_failure(failure.origin >= 0 ? failure.origin : process.rank, announcement(process.rank, failure));
-  }
+    World world(std::move(backend), background ? std::make_unique<MpiBackend>(*background) : nullptr);
+    try {
+      make_ranks_alike(world);
+      reset_comm_counts();
+      main(world);
+      world.finish();
+    } catch (...) {  // before the world goes: that waits for what was started, which others may never join
+      fail();
+    }
+  } catch (...) { fail(); }
+  if (ok) process.announce_return();
+  if (ok && background) background->announce_return();
   cleave::detail::set_random_state(caller_stream);
   return ok;
 }
@@ -123,15 +143,22 @@ bool run_rank(MpiProcess& process, const LaunchOptions& options, std::vector<std
 }  // namespace
 
 int run_mpi(const LaunchOptions& options, std::vector<std::string> arguments, const std::function<void(World&)>& main) {
-  MpiProcess process(options.watchdog);
-  bool ok = run_rank(process, options, std::move(arguments), main);
-  bool all_ended = process.wait_for_all_to_end(!ok);
+  const char* local_ranks = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  bool overlap = overlaps(options, local_ranks ? std::atoi(local_ranks) : 0);
+  MpiProcess process(options.watchdog, overlap);
+  std::unique_ptr<MpiProcess> background;
+  if (overlap && process.size > 1) background = make_background(process, options);
+  bool ok = run_rank(process, background.get(), options, std::move(arguments), main);
+  bool all_ended = process.wait_for_all_to_end(!ok) && (!background || background->wait_for_all_to_end(!ok));
   if (ok && process.failed()) print_error(process.rank, process.failure());
   ok = ok && !process.failed() && all_ended;
-  if (all_ended)
-    process.finalize();
-  else
+  if (all_ended) {
+    if (background) background->close();
+    process.close();
+    MPI_Finalize();
+  } else {
     MPI_Abort(MPI_COMM_WORLD, 1);  // a rank that neither computes to its end nor calls us can be ended in no other way
+  }
   return ok ? 0 : 1;
 }
 

@@ -58,12 +58,13 @@ void Scratch::give(Block block) {
   if (free_.size() > kKept) free_.erase(free_.begin());
 }
 
-MpiProcess::MpiProcess(double watchdog_seconds) : watchdog_(watchdog_seconds) {
+MpiProcess::MpiProcess(double watchdog_seconds, bool several) : watchdog_(watchdog_seconds) {
   int was = 0, provided = 0;
   MPI_Finalized(&was);
   if (was) throw CommError("[launch] MPI has ended in this process: launch once per process under mpirun");
   MPI_Initialized(&was);
-  if (!was) mpi_check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  int level = several ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+  if (!was) mpi_check(MPI_Init_thread(nullptr, nullptr, level, &provided), "MPI_Init_thread");
   mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &data), "MPI_Comm_dup");
   mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(data, MPI_ERRORS_RETURN);
@@ -103,6 +104,7 @@ void MpiProcess::listen() {
 }
 
 void MpiProcess::announce(Kind kind, int origin, const std::string& text) {
+  std::lock_guard lock(outgoing_mutex_);  // a rank announces its failure while its progress thread waits
   Outgoing& out = outgoing_.emplace_back();
   out.notice.kind = static_cast<int>(kind);
   out.notice.origin = origin;
@@ -234,7 +236,13 @@ bool MpiProcess::wait_for_all_to_end(bool failed) {
   }
 }
 
-void MpiProcess::finalize() {
+bool MpiProcess::allows_threads() const {
+  int provided = 0;
+  MPI_Query_thread(&provided);
+  return provided == MPI_THREAD_MULTIPLE;
+}
+
+void MpiProcess::close() {
   for (Outgoing& out : outgoing_) {
     Clock::time_point start = Clock::now();
     for (int flag = 0; !flag && seconds_since(start) < 1;)
@@ -242,7 +250,6 @@ void MpiProcess::finalize() {
   }
   MPI_Cancel(&listening_);
   MPI_Wait(&listening_, MPI_STATUS_IGNORE);
-  MPI_Finalize();
 }
 
 }  // namespace cleave::dist::detail

@@ -7,6 +7,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,9 @@ class Scratch {
 
 class MpiProcess {
  public:
-  explicit MpiProcess(double watchdog_seconds);
+  /// `several`: asks for calls from several threads. A second process object of the same rank has messages and notices
+  /// of its own, for use by another thread; every rank makes it.
+  explicit MpiProcess(double watchdog_seconds, bool several = false);
   MpiProcess(const MpiProcess&) = delete;
   MpiProcess& operator=(const MpiProcess&) = delete;
 
@@ -82,8 +85,10 @@ class MpiProcess {
   bool failed() const { return failed_ >= 0; }
   int failed_rank() const { return failed_; }
   const std::string& failure() const { return failure_; }
-  /// Leaves MPI; only when every rank has ended.
-  void finalize();
+  /// Whether MPI allows calls from several threads.
+  bool allows_threads() const;
+  /// Ends its messages; only when every rank has ended. MPI itself goes on.
+  void close();
 
  private:
   enum class Kind : int { failed, returned, waiting, going_on };
@@ -111,6 +116,7 @@ class MpiProcess {
   Notice incoming_;
   MPI_Request listening_ = MPI_REQUEST_NULL;
   std::list<Outgoing> outgoing_;
+  std::mutex outgoing_mutex_;
   std::vector<Peer> peers_;
   int failed_ = -1;
   std::string failure_;

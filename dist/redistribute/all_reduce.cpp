@@ -8,7 +8,7 @@ namespace cleave::dist::steps {
 
 Tensor all_reduce(const Tensor& x, const Step& step, const char* label) {
   Tensor out = make_block(x, step.after);
-  cleave::detail::copy_view(x.device(), x.impl()->view, out.impl()->view);
+  cleave::detail::copy_view(x.device(), cleave::detail::elements(x), out.impl()->view);
   step.before->mesh->communicator(step.axes).all_reduce(out.impl()->view.data, out.impl()->view.numel(), x.dtype(),
                                                         step.before->op, x.device(), label);
   return out;

@@ -9,10 +9,6 @@ namespace cleave::dist::steps {
 
 namespace {
 
-View piece_of(const Tensor& block, const Box& box) {
-  return cleave::detail::sub_view(block.impl()->view, box.offset, box.shape);
-}
-
 // Whether the pieces lie one after the other in the block's memory, from its first element on.
 bool lie_packed(const Tensor& block, std::span<const Box> boxes) {
   const View& view = block.impl()->view;
@@ -45,13 +41,13 @@ Pieces lay_out(const Tensor& block, std::span<const Box> boxes) {
 
 // Calls f(piece in the block, piece in the buffer) for each that is not empty.
 template <class F>
-void for_pieces(const Pieces& pieces, const Tensor& block, std::span<const Box> boxes, F&& f) {
+void for_pieces(const Pieces& pieces, const View& block, std::span<const Box> boxes, F&& f) {
   auto* at = static_cast<char*>(pieces.data);
   for (size_t i = 0; i < boxes.size(); ++i) {
     if (pieces.counts[i] == 0) continue;
-    View dense{at, block.dtype(), boxes[i].shape, contiguous_strides(boxes[i].shape)};
-    f(piece_of(block, boxes[i]), dense);
-    at += pieces.counts[i] * size_of(block.dtype());
+    View dense{at, block.dtype, boxes[i].shape, contiguous_strides(boxes[i].shape)};
+    f(cleave::detail::sub_view(block, boxes[i].offset, boxes[i].shape), dense);
+    at += pieces.counts[i] * size_of(block.dtype);
   }
 }
 
@@ -90,19 +86,21 @@ Tensor relabel(const Tensor& x, const LayoutData* layout) {
 }
 
 Pieces pack(const Tensor& block, std::span<const Box> boxes) {
+  const View& view = cleave::detail::elements(block);
   Pieces out = lay_out(block, boxes);
   if (out.buffer.defined() && block.device() != Device::Meta)
-    for_pieces(out, block, boxes,
+    for_pieces(out, view, boxes,
                [&](const View& here, const View& packed) { cleave::detail::copy_view(block.device(), here, packed); });
   return out;
 }
 
 Pieces room(const Tensor& block, std::span<const Box> boxes) { return lay_out(block, boxes); }
 
-void unpack(const Pieces& pieces, const Tensor& block, std::span<const Box> boxes) {
-  if (!pieces.buffer.defined() || block.device() == Device::Meta) return;
+void unpack(const Pieces& pieces, const View& block, std::span<const Box> boxes) {
+  if (!pieces.buffer.defined() || pieces.buffer.device() == Device::Meta) return;
+  Device device = pieces.buffer.device();
   for_pieces(pieces, block, boxes,
-             [&](const View& here, const View& packed) { cleave::detail::copy_view(block.device(), packed, here); });
+             [&](const View& here, const View& packed) { cleave::detail::copy_view(device, packed, here); });
 }
 
 }  // namespace cleave::dist::steps

@@ -30,7 +30,7 @@ Pieces pack(const Tensor& block, std::span<const Box> boxes);
 /// Room for the pieces of `block` to be received: the block itself if they lie one after the other in it.
 Pieces room(const Tensor& block, std::span<const Box> boxes);
 /// Brings received pieces to their places in the block.
-void unpack(const Pieces& pieces, const Tensor& block, std::span<const Box> boxes);
+void unpack(const Pieces& pieces, const View& block, std::span<const Box> boxes);
 
 /// The boxes of a step, made by `make()` when it runs for the first time: a group may have many members.
 template <class Make>

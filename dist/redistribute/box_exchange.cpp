@@ -22,7 +22,7 @@ Tensor box_exchange(const Tensor& x, const Step& step, const char* label) {
   Pieces received = room(out, boxes.received);
   mesh.communicator(step.axes).all_to_all(sent.data, sent.counts, received.data, received.counts, x.dtype(), x.device(),
                                           label);
-  unpack(received, out, boxes.received);
+  unpack(received, out.impl()->view, boxes.received);
   return out;
 }
 

@@ -104,7 +104,7 @@ Tensor mesh_exchange(const Tensor& x, const LayoutData* to, const char* label) {
   Pieces received = room(out, incoming);
   communicator_of(*from.mesh, *to->mesh, exchange.ranks())
       .all_to_all(sent.data, sent.counts, received.data, received.counts, x.dtype(), device, label);
-  unpack(received, out, incoming);
+  unpack(received, out.impl()->view, incoming);
   return out;
 }
 

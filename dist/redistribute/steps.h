@@ -8,9 +8,10 @@
 namespace cleave::dist::steps {
 
 Tensor cut(const Tensor& x, const Step& step);
-Tensor all_gather(const Tensor& x, const Step& step, const char* label);
+/// `background`: the collective is only started; the result's storage carries it.
+Tensor all_gather(const Tensor& x, const Step& step, const char* label, bool background = false);
 Tensor all_to_all(const Tensor& x, const Step& step, const char* label);
-Tensor reduce_scatter(const Tensor& x, const Step& step, const char* label);
+Tensor reduce_scatter(const Tensor& x, const Step& step, const char* label, bool background = false);
 Tensor all_reduce(const Tensor& x, const Step& step, const char* label);
 Tensor keep_on_first(const Tensor& x, const Step& step);
 Tensor box_exchange(const Tensor& x, const Step& step, const char* label);

@@ -31,6 +31,11 @@ for n in 2 4; do
     says $((n - 1)) '^rank [023]: rank 1 failed: token 9 is out of range$'
   done
 
+  run "exception with calls under way" "$n"
+  [ "$code" -eq 0 ] || fault "a launch returned another code than 1"
+  says 1 '^rank 1: token 9 is out of range$'
+  says $((n - 1)) '^rank [023]: rank 1 failed: token 9 is out of range$'
+
   run return "$n"
   [ "$code" -eq 0 ] || fault "a launch returned another code than 1"
   says "$n" "^rank [0-3]: rank 1 returned while rank [023] was in all_reduce 'norm' on world"

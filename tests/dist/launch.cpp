@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include <unistd.h>
@@ -84,6 +85,27 @@ TEST_CASE("a bad --ranks is an error that says what to give") {
     CHECK(has(text, "--ranks must be a number from 1"));
   }
   CHECK(has(captured_stderr([&] { launch_words({"prog", "--ranks"}, [](World&) {}); }), "--ranks must be"));
+}
+
+TEST_CASE("launch takes --overlap, on, off or auto, out of the arguments") {
+  auto overlaps = [](std::vector<std::string> words) {
+    std::atomic<int> n{-1};
+    CHECK(launch_words(std::move(words), [&](World& w) {
+            if (w.rank() == 0) n = w.overlaps();
+            CHECK(w.arguments() == std::vector<std::string>{"a"});
+          }) == 0);
+    return n.load();
+  };
+  CHECK(overlaps({"prog", "a", "--ranks", "2"}) == 0);
+  CHECK(overlaps({"prog", "--ranks", "2", "a", "--overlap"}) == 1);
+  CHECK(overlaps({"prog", "--ranks", "2", "--overlap", "a"}) == 1);
+  CHECK(overlaps({"prog", "--ranks", "2", "--overlap", "off", "a"}) == 0);
+  CHECK(overlaps({"prog", "--overlap=on", "--ranks", "2", "a"}) == 1);
+  CHECK(overlaps({"prog", "--overlap", "a"}) == 0);  // a rank alone has nothing to wait for
+  CHECK(has(captured_stderr([&] {
+              launch_words({"prog", "--overlap=maybe"}, [](World&) {});
+            }),
+            "--overlap must be on, off or auto, not 'maybe'"));
 }
 
 TEST_CASE("an exception on one rank ends the others with PeerError") {
@@ -308,6 +330,24 @@ TEST_SUITE("mpi faults" * doctest::skip()) {
               if (step == 3 && w.rank() == 1) throw IndexError("token 9 is out of range");
               w.communicator().all_gather(mine.data(), x, counts, DType::f32);
               w.communicator().all_reduce(x, kCount, DType::f32, ReduceOp::max);
+            }
+          }) == 1);
+  }
+  // Rank 1 fails with calls under way that the others have started, or never start.
+  TEST_CASE("exception with calls under way") {
+    CHECK(launch_words({"prog", "--overlap"}, [](World& w) {
+            std::vector<int> all(static_cast<size_t>(w.size()));
+            std::iota(all.begin(), all.end(), 0);
+            auto behind = w.make_background_communicator(all, "world");
+            CHECK(w.overlaps());
+            std::vector<float> x(100000), y(100000), z(100000);
+            for (int step = 0;; ++step) {
+              auto a = behind->start({.kind = CollectiveKind::all_reduce, .recv = x.data(), .count = 100000});
+              auto b = behind->start({.kind = CollectiveKind::all_reduce, .recv = y.data(), .count = 100000});
+              if (step == 3 && w.rank() == 1) throw IndexError("token 9 is out of range");
+              w.communicator().all_reduce(z.data(), 100000, DType::f32);
+              b->wait();
+              a->wait();
             }
           }) == 1);
   }

@@ -4,6 +4,7 @@
 #include <cleave/ops/op.h>
 #include <cleave/ops/view.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace cleave {
@@ -50,16 +51,22 @@ void attention_kernel(const KernelCall& c) {
 }
 
 // Heads beside each other, as the projection behind reads them: its transposed view is dense.
-// As models project them: [B, T, H, D], so that neither heads nor their gradients are turned.
-const Dims kByPosition{0, 2, 1, 3};
-Dims attention_order(size_t output) { return output == 0 ? kByPosition : Dims{}; }
+// As models project heads: [B, T, H, D], so that the output projection takes them as they lie.
+Dims attention_order(size_t output) { return output == 0 ? Dims{0, 2, 1, 3} : Dims{}; }
+
+// Dims from the largest stride to the smallest.
+Dims order_of(const View& x) {
+  Dims order{0, 1, 2, 3};
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.strides[a] > x.strides[b]; });
+  return order;
+}
 
 void attention_backward(const BackwardCall& c, std::span<Tensor> out) {
   const Tensor& g = c.grads[0];
-  Tensor d[3];
+  Tensor d[3];  // each lies as its input does: what follows takes it without turning it
   for (size_t i = 0; i < 3; ++i) {
     d[i] = detail::make_tensor(c.input_shape(i), c.input_dtype(i), g.device());
-    lay_out(d[i].impl()->view, kByPosition);
+    lay_out(d[i].impl()->view, order_of(c.inputs[i].impl()->view));
   }
   static constexpr Kernel kernel{.cpu = [](const KernelCall& k) {
     cpu::attention_backward(*k.in[0], *k.in[1], *k.in[2], k.in[3], k.attributes.as<AttentionBlock>(), *k.in[4],

@@ -62,15 +62,25 @@ struct GradientMerge::State {
     bucket->bytes += item.bytes;
   }
 
+  // Room for a bucket; where ranks share memory of their own making, in that, so that the reduction copies nothing.
+  static Tensor room(int64_t elements, const Tensor& like, const LayoutData* layout, AxisMask axes) {
+    if (like.device() == Device::Cpu && layout->mesh->member()) {
+      dist::Communicator& ranks = layout->mesh->communicator(axes);
+      if (ranks.gains_by_shared_buffers())
+        return detail::make_tensor({elements}, like.dtype(), ranks.shared_buffer(elements * size_of(like.dtype())));
+    }
+    return detail::make_tensor({elements}, like.dtype(), like.device());
+  }
+
   // One all-reduce for a bucket of gradients: packed, reduced, and handed out as views of the bucket.
   void reduce(const Bucket& bucket) {
     int64_t total = 0;
     for (size_t i : bucket.items) total += numel(items[i].gradient.value);
     const Item& first = items[bucket.items.front()];
     const Tensor& like = first.gradient.value;
-    Tensor packed = detail::make_tensor(Shape{total}, like.dtype(), like.device());
     const LayoutData* layout = first.layout;
     AxisMask axes = first.reduce;
+    Tensor packed = room(total, like, layout, axes);
     int64_t at = 0;
     for (size_t i : bucket.items) {
       Tensor& value = items[i].gradient.value;

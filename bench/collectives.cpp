@@ -32,17 +32,8 @@ double seconds_of(dist::Communicator& all, int64_t bytes, const std::function<vo
   return best / calls;
 }
 
-// Memory that all ranks reach, where the communicator has such.
-template <class C>
-std::shared_ptr<void> shared_memory(C& all, int64_t bytes) {
-  if constexpr (requires { all.shared_buffer(bytes); })
-    return all.shared_buffer(bytes);
-  else
-    return nullptr;
-}
-
 std::shared_ptr<float> buffer(dist::Communicator& all, int64_t bytes, bool shared) {
-  if (shared) return std::static_pointer_cast<float>(shared_memory(all, bytes));
+  if (shared) return std::static_pointer_cast<float>(all.shared_buffer(bytes));
   Tensor x = ones({bytes / 4});
   return {x.data<float>(), [x](float*) {}};
 }

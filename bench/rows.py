@@ -127,6 +127,13 @@ def other_rows():
     yield Row(10, "building the library without ccache", cleave("start.build"), [], 240)
 
 
+def overlap_rows():
+    for case, target in (("dp balanced", SLOWER), ("split balanced", SLOWER), ("dp slow link", 1), ("split slow link", 1),
+                         ("split skewed", 1)):
+        yield Row(11, f"overlap, 2 thread ranks, {case}: on / off", cleave("overlap", f"{case} on"),
+                  [cleave("overlap", f"{case} off")], target)
+
+
 def all_rows():
-    for part in (training_rows, attention_rows, dispatch_rows, rank_rows, collective_rows, other_rows):
+    for part in (training_rows, attention_rows, dispatch_rows, rank_rows, collective_rows, other_rows, overlap_rows):
         yield from part()

@@ -7,13 +7,14 @@ namespace cleave {
 
 void Storage::set_pending(std::shared_ptr<PendingOperation> operation) {
   settle();
-  pending_ = new std::shared_ptr<PendingOperation>(std::move(operation));
+  if (!rare_) rare_ = new Rare;
+  rare_->pending = std::move(operation);
 }
 
 void Storage::settle_pending() {
-  auto operation = *pending_;
-  operation->wait();
-  delete std::exchange(pending_, nullptr);
+  if (auto operation = rare_->pending) operation->wait();
+  rare_->pending = {};
+  if (!rare_->memory) delete std::exchange(rare_, nullptr);
 }
 
 struct StorageAccess {
@@ -25,15 +26,20 @@ struct StorageAccess {
   static void retain(Storage& s) { s.references_.fetch_add(1, std::memory_order_relaxed); }
   static bool unique(const Storage& s) { return s.references_.load(std::memory_order_acquire) == 1; }
   static bool last(Storage& s) { return s.references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  static void adopt(Storage& s, int64_t bytes, std::shared_ptr<void> memory) {
+    s.bytes_ = bytes;
+    s.block_ = {memory.get(), static_cast<size_t>(bytes), nullptr};
+    s.rare_ = new Storage::Rare{.pending = {}, .memory = std::move(memory)};
+  }
   /// The operation uses the block; nobody will ask for its outcome.
   static void finish(Storage& s) {
-    std::unique_ptr<std::shared_ptr<PendingOperation>> operation(std::exchange(s.pending_, nullptr));
+    std::unique_ptr<Storage::Rare> rare(std::exchange(s.rare_, nullptr));
     try {
-      (*operation)->wait();
+      if (rare->pending) rare->pending->wait();
     } catch (...) {}
   }
   static void free(Storage& s) {
-    if (s.pending_) [[unlikely]]
+    if (s.rare_) [[unlikely]]
       finish(s);
     if (s.block_.owner) detail::release(s.block_);
   }
@@ -70,6 +76,16 @@ void release(TensorImpl* impl) {
 
 Tensor make_tensor(const Shape& shape, DType dtype, Device device) {
   return make_tensor(shape, shape, dtype, device, nullptr);
+}
+
+Tensor make_tensor(const Shape& shape, DType dtype, std::shared_ptr<void> memory) {
+  auto fresh = std::make_unique<Fresh>();
+  StorageAccess::adopt(fresh->storage, numel(shape) * size_of(dtype), std::move(memory));
+  TensorImpl& impl = fresh->impl;
+  impl.view = View{fresh->storage.data(), dtype, shape, contiguous_strides(shape)};
+  impl.global = shape;
+  impl.storage = &fresh->storage;
+  return Tensor(&fresh.release()->impl);
 }
 
 Tensor make_tensor(const Shape& global, const Shape& local, DType dtype, Device device, const dist::LayoutData* layout,

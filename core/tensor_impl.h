@@ -30,10 +30,10 @@ class Storage {
   void mark_redistributed() { redistributed_ = true; }
   /// From now on whoever wants the elements waits for `operation` first.
   void set_pending(std::shared_ptr<PendingOperation> operation);
-  bool pending() const { return pending_ != nullptr; }
+  bool pending() const { return rare_ && rare_->pending; }
   /// Waits for what is under way, if anything is. Throws as PendingOperation::wait.
   void settle() {
-    if (pending_) [[unlikely]]
+    if (rare_) [[unlikely]]
       settle_pending();
   }
 
@@ -48,7 +48,12 @@ class Storage {
   bool redistributed_ = false;
   int64_t bytes_ = 0;
   detail::Allocation block_;
-  std::shared_ptr<PendingOperation>* pending_ = nullptr;  // owned; few storages ever have one
+  // What few storages ever have.
+  struct Rare {
+    std::shared_ptr<PendingOperation> pending;
+    std::shared_ptr<void> memory;  // from elsewhere, in place of block_
+  };
+  Rare* rare_ = nullptr;  // owned
 };
 
 namespace detail {
@@ -81,6 +86,8 @@ inline const View& elements(const Tensor& x) {
 
 /// A fresh plain tensor, dense and uninitialised.
 Tensor make_tensor(const Shape& shape, DType dtype, Device device);
+/// The same in memory of the host that someone else made, which it keeps alive: at least as large, aligned to 64 bytes.
+Tensor make_tensor(const Shape& shape, DType dtype, std::shared_ptr<void> memory);
 /// A fresh distributed tensor whose block on this rank has the shape `local`. `absent`: no block here.
 Tensor make_tensor(const Shape& global, const Shape& local, DType dtype, Device device, const dist::LayoutData* layout,
                    bool absent = false);

@@ -90,6 +90,8 @@ class Communicator {
   /// are such memory copy nothing (gradient buckets, parameters). Not collective. MPI ranks on one host: shared pages,
   /// which all communicators of these ranks know and which are used again when freed; elsewhere ordinary memory.
   virtual std::shared_ptr<void> shared_buffer(int64_t bytes);
+  /// Whether such memory saves collectives copies that a rank's ordinary memory costs.
+  virtual bool gains_by_shared_buffers() const { return false; }
 
   /// Axis names for messages and counters, e.g. "dp.tp".
   const std::string& name() const { return name_; }

@@ -113,9 +113,4 @@ std::shared_ptr<void> MpiCommunicator::shared_buffer(int64_t bytes) {
   return shared ? shared : Communicator::shared_buffer(bytes);
 }
 
-bool shares_memory(const Communicator& communicator) {
-  auto* mpi = dynamic_cast<const MpiCommunicator*>(&communicator);
-  return mpi && mpi->shares_memory();
-}
-
 }  // namespace cleave::dist::detail

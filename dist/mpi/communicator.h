@@ -18,7 +18,7 @@ class MpiCommunicator : public Communicator {
   MpiCommunicator(MpiProcess& process, std::vector<int> ranks, int rank, int number, const std::string& name,
                   std::unique_ptr<Window> window);
   std::shared_ptr<void> shared_buffer(int64_t bytes) override;
-  bool shares_memory() const { return window_ != nullptr; }
+  bool gains_by_shared_buffers() const override { return window_ != nullptr; }
 
   /// Rounds of messages that a call may have.
   enum Round { first, second, compared, verdict };

@@ -13,7 +13,4 @@ std::vector<int> parse_hosts(std::string_view text, int ranks);
 /// Whether all of these world ranks are on one host: then they use shared memory, else messages.
 bool on_one_host(std::span<const int> host_of, std::span<const int> ranks);
 
-/// Whether the members of this communicator of MPI ranks use shared memory.
-bool shares_memory(const Communicator& communicator);
-
 }  // namespace cleave::dist::detail

@@ -68,13 +68,13 @@ TEST_CASE("ranks of one host share memory, those of several send messages") {
   std::vector<int> host(static_cast<size_t>(w.size()), 0), all(host.size());
   if (text) host = dist::detail::parse_hosts(text, w.size());
   std::iota(all.begin(), all.end(), 0);
-  CHECK(dist::detail::shares_memory(w.communicator()) == dist::detail::on_one_host(host, all));
+  CHECK(w.communicator().gains_by_shared_buffers() == dist::detail::on_one_host(host, all));
   for (int distance = 1; distance < w.size(); distance *= 2) {
     int partner = w.rank() ^ distance;
     if (partner >= w.size()) continue;
     auto pair = w.make_communicator({std::min(w.rank(), partner), std::max(w.rank(), partner)}, "pair");
     bool together = host[static_cast<size_t>(w.rank())] == host[static_cast<size_t>(partner)];
-    CHECK(dist::detail::shares_memory(*pair) == together);
+    CHECK(pair->gains_by_shared_buffers() == together);
     check_same_bits(*pair, 50000);
   }
 }
@@ -97,7 +97,7 @@ TEST_CASE("shared buffers are used again, keep what they hold, and serve every c
   for (int k = 0; k < 3; ++k) {
     auto buffer = w.communicator().shared_buffer(400000);
     if (k == 0) first = buffer.get();
-    if (dist::detail::shares_memory(w.communicator())) CHECK(buffer.get() == first);
+    if (w.communicator().gains_by_shared_buffers()) CHECK(buffer.get() == first);
     CHECK(reinterpret_cast<size_t>(buffer.get()) % 64 == 0);
     auto* x = static_cast<float*>(buffer.get());
     std::fill(x, x + 100000, 1.0f);

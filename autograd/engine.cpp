@@ -85,6 +85,7 @@ class Engine {
       o.slots.clear();
     }
     std::vector<Cotangent> gradients;
+    node.last_run = !options_.retain_graph;
     {
       NodeSpan span(node, cotangents, gradients);
       gradients = node.backward(cotangents);

@@ -77,7 +77,8 @@ class Node {
 
   std::vector<Edge> inputs;
   std::vector<OutputInfo> outputs;
-  bool queued = false;  // during a backward run
+  bool queued = false;    // during a backward run
+  bool last_run = false;  // this backward is the only one to come: saved tensors may be taken and written over
 
  protected:
   int live_inputs() const;

@@ -50,24 +50,13 @@ void attention_kernel(const KernelCall& c) {
   cpu::attention(*c.in[0], *c.in[1], *c.in[2], c.in[3], c.attributes.as<AttentionBlock>(), *c.out[0], *c.out[1]);
 }
 
-// Heads beside each other, as the projection behind reads them: its transposed view is dense.
 // As models project heads: [B, T, H, D], so that the output projection takes them as they lie.
 Dims attention_order(size_t output) { return output == 0 ? Dims{0, 2, 1, 3} : Dims{}; }
 
-// Dims from the largest stride to the smallest.
-Dims order_of(const View& x) {
-  Dims order{0, 1, 2, 3};
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.strides[a] > x.strides[b]; });
-  return order;
-}
-
 void attention_backward(const BackwardCall& c, std::span<Tensor> out) {
   const Tensor& g = c.grads[0];
-  Tensor d[3];  // each lies as its input does: what follows takes it without turning it
-  for (size_t i = 0; i < 3; ++i) {
-    d[i] = detail::make_tensor(c.input_shape(i), c.input_dtype(i), g.device());
-    lay_out(d[i].impl()->view, order_of(c.inputs[i].impl()->view));
-  }
+  Tensor d[3];
+  for (size_t i = 0; i < 3; ++i) d[i] = make_like(c.inputs[i], c.input_dtype(i));
   static constexpr Kernel kernel{.cpu = [](const KernelCall& k) {
     cpu::attention_backward(*k.in[0], *k.in[1], *k.in[2], k.in[3], k.attributes.as<AttentionBlock>(), *k.in[4],
                             *k.in[5], *k.in[6], *k.out[0], *k.out[1], *k.out[2]);

@@ -62,9 +62,12 @@ void terms_backward(const BackwardCall& c, std::span<Tensor> out) {
     cpu::cross_entropy_terms_backward(*k.in[0], *k.in[1], *k.in[2], *k.in[3], static_cast<int>(a.dim), a.first,
                                       *k.out[0]);
   }};
-  if (c.needs[0])
-    out[0] = run_kernel(kernel, "cross_entropy", {&c.inputs[0], &c.inputs[1], &c.inputs[2], &c.grads[0]},
-                        c.input_shape(0), c.input_dtype(0), c.attributes);
+  if (!c.needs[0]) return;
+  out[0] = gradient_room(c.inputs[0], c.input_dtype(0));
+  const View *in[] = {&detail::elements(c.inputs[0]), &detail::elements(c.inputs[1]), &detail::elements(c.inputs[2]),
+                      &detail::elements(c.grads[0])},
+             *to[] = {&out[0].impl()->view};
+  launch(kernel, out[0].device(), "cross_entropy", {in, to, c.attributes});
 }
 Cost terms_cost(std::span<const View* const> in, std::span<const View* const>, const Attributes&) {
   double n = static_cast<double>(in[0]->numel());

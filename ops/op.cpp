@@ -65,6 +65,33 @@ void lay_out(View& view, const Dims& order) {
   }
 }
 
+namespace {
+
+// Dims from the largest stride to the smallest.
+Dims order_of(const View& x) {
+  Dims order;
+  for (int d = 0; d < x.rank(); ++d) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.strides[a] > x.strides[b]; });
+  return order;
+}
+
+}  // namespace
+
+Tensor make_like(const Tensor& x, DType dtype) {
+  Tensor out = detail::make_tensor(x.impl()->view.shape, dtype, x.device());
+  lay_out(out.impl()->view, order_of(x.impl()->view));
+  return out;
+}
+
+Tensor gradient_room(const Tensor& x, DType dtype) {
+  const View& view = x.impl()->view;
+  View dense = view;
+  lay_out(dense, order_of(view));
+  bool fills = true;  // no gaps, and no element at two positions
+  for (int d = 0; d < view.rank(); ++d) fills = fills && (view.shape[d] == 1 || view.strides[d] == dense.strides[d]);
+  return fills && x.dtype() == dtype && detail::is_unique(x) ? x : make_like(x, dtype);
+}
+
 Tensor run_kernel(const Kernel& kernel, const char* op, std::initializer_list<const Tensor*> in, const Shape& shape,
                   DType dtype, Attributes attributes) {
   std::array<const View*, 16> views;

@@ -58,7 +58,7 @@ struct BackwardInput {
 struct BackwardCall {
   const OpDef& op;
   Attributes attributes;            ///< as localized
-  std::span<const Tensor> inputs;   ///< undefined unless saved
+  std::span<const Tensor> inputs;   ///< undefined unless saved; of what nobody else holds see `gradient_room`
   std::span<const Tensor> outputs;  ///< undefined unless saved
   std::span<const Tensor> grads;    ///< by output; undefined: zero
   std::span<const BackwardInput> types;
@@ -161,6 +161,11 @@ Tensor apply(const OpDef& op, Attributes attributes, const T&... in) {
 }
 Tensor apply_list(const OpDef& op, Attributes attributes, std::span<const Tensor> in);
 
+/// A fresh plain block of x's shape that lies in memory as x does, so that what follows need not turn it.
+Tensor make_like(const Tensor& x, DType dtype);
+/// Room for the gradient of a saved tensor x in a backward function that reads x, at each position, before it writes
+/// there: x itself where nobody else will read it, else a fresh block.
+Tensor gradient_room(const Tensor& x, DType dtype);
 /// Gives a dense block that nothing uses yet the strides of dims that lie in `order`, major to minor.
 void lay_out(View& view, const Dims& order);
 /// Runs a kernel on plain blocks outside the dispatcher, for backward functions: allocates an output of this type.

@@ -76,6 +76,7 @@ std::vector<Cotangent> OpNode::backward(std::span<const Cotangent> given) {
     in_values.push_back(saved.defined() ? block_of(saved) : Tensor());
   }
   for (size_t i = inputs.size(); i < saved_.size(); ++i) out_values.push_back(saved_[i].get(op_.name));
+  if (last_run) release_saved();  // so that what only this node held is the call's own
   if (absent_) {
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].live()) result[i] = detail::make_tensor(types_[i].shape, types_[i].dtype, Device::Meta);

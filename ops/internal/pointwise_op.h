@@ -39,12 +39,19 @@ Tensor call(std::initializer_list<const Tensor*> in, const Attributes& attribute
 
 /// Backward of a function of one tensor by G(x, g) or G(y, g).
 template <Pointwise G>
+Tensor backward_of(const Tensor& saved, const Tensor& gradient, const Attributes& attributes) {
+  Tensor out = gradient_room(saved, saved.dtype());
+  const View *in[] = {&detail::elements(saved), &detail::elements(gradient)}, *to[] = {&out.impl()->view};
+  launch(kernel<G>, saved.device(), "gradient", {in, to, attributes});
+  return out;
+}
+template <Pointwise G>
 void backward_x(const BackwardCall& c, std::span<Tensor> out) {
-  out[0] = call<G>({&c.inputs[0], &c.grads[0]}, c.attributes);
+  out[0] = backward_of<G>(c.inputs[0], c.grads[0], c.attributes);
 }
 template <Pointwise G>
 void backward_y(const BackwardCall& c, std::span<Tensor> out) {
-  out[0] = call<G>({&c.outputs[0], &c.grads[0]}, c.attributes);
+  out[0] = backward_of<G>(c.outputs[0], c.grads[0], c.attributes);
 }
 void backward_zero(const BackwardCall& c, std::span<Tensor> out);
 

@@ -167,3 +167,30 @@ TEST_CASE("gradients of weights of 16 bits are summed in f32 and not rounded to 
     CHECK(to_vector<float>(table.grad()) == std::vector<float>{0, 0, 0, 0, 301, 301, 0, 0});
   }
 }
+
+TEST_CASE("a backward that may write over what only the tape held leaves everyone else's tensors alone") {
+  auto gradient = [](bool retain, bool held) {
+    Tensor x = leaf({-1, 0.5, 2, 3}, {2, 2});
+    Tensor y = x * 2.0, z = tanh(y), kept = held ? z.detach() : Tensor();
+    Tensor logits = z * 3.0, target = tensor<int64_t>({1, 0}, {2}), of_logits = held ? logits.detach() : Tensor();
+    Tensor loss = cross_entropy(transpose(logits, 0, 1), target);
+    if (!held) y = z = logits = {};
+    std::vector<double> before = held ? to_vector<double>(of_logits) : std::vector<double>{};
+    loss.backward({.retain_graph = retain});
+    if (retain) {
+      std::vector<double> once = to_vector<double>(x.grad());
+      x.zero_grad();
+      loss.backward();
+      CHECK(to_vector<double>(x.grad()) == once);
+    }
+    if (held) {
+      CHECK(to_vector<double>(of_logits) == before);
+      CHECK(to_vector<double>(kept * 3.0) == before);
+      CHECK(to_vector<double>(y) == std::vector<double>{-2, 1, 4, 6});
+    }
+    return to_vector<double>(x.grad());
+  };
+  std::vector<double> expected = gradient(true, true);
+  for (bool retain : {false, true})
+    for (bool held : {false, true}) CHECK(gradient(retain, held) == expected);
+}

@@ -23,7 +23,7 @@ using cleave::Tensor;
 
 namespace {
 
-constexpr double kTolerance64 = 1e-10, kTolerance32 = 2e-5, kTolerance16 = 2e-3;
+constexpr double kTolerance64 = 1e-10, kTolerance32 = 2e-5, kTolerance16 = 2e-2;
 
 double tolerance_of(cleave::DType t) {
   return t == cleave::DType::f64 ? kTolerance64 : t == cleave::DType::f32 ? kTolerance32 : kTolerance16;

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -61,7 +62,13 @@ std::optional<Segment> Segment::create(size_t bytes) {
 std::optional<Segment> Segment::open(int pid, int descriptor, size_t bytes) {
   if (descriptor < 0) return std::nullopt;
   std::string path = fmt::format("/proc/{}/fd/{}", pid, descriptor);
-  auto segment = map(::open(path.c_str(), O_RDWR | O_CLOEXEC), bytes);
+  int opened = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct stat status;  // another size: some other file, of another process of that number
+  if (opened >= 0 && (fstat(opened, &status) != 0 || status.st_size != static_cast<off_t>(bytes))) {
+    ::close(opened);
+    return std::nullopt;
+  }
+  auto segment = map(opened, bytes);
   if (segment) segment->close();
   return segment;
 }

@@ -4,6 +4,8 @@
 #include <cleave/dist/mpi/round.h>
 
 #include <algorithm>
+#include <cstring>
+#include <random>
 
 #include <sys/uio.h>
 
@@ -18,9 +20,12 @@ std::vector<std::byte*> parts(const std::vector<Segment>& segments) {
   return parts;
 }
 
-/// What a rank needs to reach another's memory: its part of the window, and a number to try reading other memory.
+/// What a rank needs to reach another's memory: its part of the window, the number at the end of it, by which a rank
+/// sees that it opened that part (process numbers may mean another process in another container), and where a number
+/// is to try reading other memory.
 struct Offer {
-  int32_t descriptor = -1, unused = 0;
+  int32_t descriptor = -1;
+  uint32_t nonce = 0;
   uint64_t magic = 0;
 };
 const uint64_t kMagic = 0x636c65617665;
@@ -84,19 +89,25 @@ Window::Window(MpiProcess& process, const std::vector<int>& ranks, int me, const
 
 std::unique_ptr<Window> Window::make(MpiProcess& process, const std::vector<int>& ranks, int me,
                                      const std::string& name, int tag) {
-  size_t bytes = SharedGroup::bytes(static_cast<int>(ranks.size()), kSlot);
+  size_t used = SharedGroup::bytes(static_cast<int>(ranks.size()), kSlot);
+  size_t bytes = used + sizeof(uint32_t);
   std::string place = "make_communicator of " + name;
   auto mine = Segment::create(bytes);
-  if (mine) SharedGroup::construct(mine->data(), static_cast<int>(ranks.size()), kSlot);
-
-  std::vector<Offer> offers(ranks.size(), {mine ? mine->descriptor() : -1, 0, pointer(&kMagic)}), offered = offers;
+  uint32_t nonce = std::random_device{}();
+  if (mine) {
+    SharedGroup::construct(mine->data(), static_cast<int>(ranks.size()), kSlot);
+    std::memcpy(mine->data() + used, &nonce, sizeof nonce);
+  }
+  std::vector<Offer> offers(ranks.size(), {mine ? mine->descriptor() : -1, nonce, pointer(&kMagic)}), offered = offers;
   exchange_round(process, ranks, place, tag, offers, offered);
   std::vector<Segment> segments;
   int reach = 2;
   for (size_t i = 0; i < ranks.size(); ++i) {
     int pid = process.pid_of(ranks[i]);
     auto part = static_cast<int>(i) == me ? std::move(mine) : Segment::open(pid, offered[i].descriptor, bytes);
-    if (!part) {
+    uint32_t found = 0;
+    if (part) std::memcpy(&found, part->data() + used, sizeof found);
+    if (!part || found != offered[i].nonce) {
       reach = 0;
       break;
     }

@@ -23,7 +23,8 @@ T number(int buffer, int64_t i) {
   if constexpr (std::is_same_v<T, bool>)
     return v % 2;
   else if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(std::numeric_limits<T>::max() / 3 * (v % 4) + v);  // sums wrap
+    return static_cast<T>(static_cast<uint64_t>(std::numeric_limits<T>::max() / 3) * static_cast<uint64_t>(v % 4) +
+                          static_cast<uint64_t>(v));  // sums wrap
   else
     return static_cast<T>(std::sin(static_cast<float>(v)) * std::exp2(static_cast<float>(i % 9)));
 }

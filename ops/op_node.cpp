@@ -61,10 +61,19 @@ std::vector<Cotangent> OpNode::backward(std::span<const Cotangent> given) {
     throw GradError(op_message(op_.name,
                                "backward ran through this graph already and let go of its saved tensors; pass "
                                "{.retain_graph = true} to the first call"));
-  std::vector<Cotangent> cotangents(given.begin(), given.end());
-  promote(cotangents);
+  std::span<const Cotangent> cotangents = given;
+  std::vector<Cotangent> promoted;
+  if (outputs.size() > 1) {  // a single output makes no other one partial
+    promoted.assign(given.begin(), given.end());
+    promote(promoted);
+    cotangents = promoted;
+  }
   std::vector<OutputState> states;
   std::vector<Tensor> grads, in_values, out_values, result(inputs.size());
+  states.reserve(cotangents.size());
+  grads.reserve(cotangents.size());
+  in_values.reserve(inputs.size());
+  out_values.reserve(cotangents.size());
   for (size_t i = 0; i < cotangents.size(); ++i) {
     grads.push_back(cotangents[i].value);
     if (grads.back().defined()) states.push_back({outputs[i].layout, cotangents[i].partial});

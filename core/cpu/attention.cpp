@@ -3,6 +3,8 @@
 #include <cleave/core/cpu/attention.h>
 #include <cleave/core/cpu/attention_parts.h>
 
+#include <utility>
+
 namespace cleave::cpu {
 namespace {
 
@@ -45,9 +47,9 @@ struct TileProducts {
   void to_queries(const T* scores, const Rows<T>& y, int64_t width, T* to, bool add) const {
     run({t.rows, width, t.cols, 1, scores, kKeys, 1, y.data, y.ld, to, padded(width), add}, Triangle::left);
   }
-  // to += scores^T x, one row for each key.
-  void to_keys(const T* scores, const Rows<T>& x, int64_t width, const MutableRows<T>& to) const {
-    run({t.cols, width, t.rows, 1, scores, 1, kKeys, x.data, x.ld, to.data + t.j0 * to.ld, to.ld, true},
+  // to (+)= scores^T x, one row for each key.
+  void to_keys(const T* scores, const Rows<T>& x, int64_t width, const MutableRows<T>& to, bool add) const {
+    run({t.cols, width, t.rows, 1, scores, 1, kKeys, x.data, x.ld, to.data + t.j0 * to.ld, to.ld, add},
         Triangle::turned);
   }
 };
@@ -70,10 +72,10 @@ void forward(const View& q, const View& k, const View& v, const View* mask, cons
       Rows<T> rows = queries.rows(b, h, i0, t.rows);
       keys.use(b, g.kv_head(h));
       values.use(b, g.kv_head(h));
-      std::fill_n(acc, t.rows * ld, T(0));
       std::fill_n(top, t.rows, -std::numeric_limits<T>::infinity());
       std::fill_n(sum, t.rows, T(0));
       int64_t last = g.seen_clamped(i0 + t.rows - 1);
+      if (last == 0) std::fill_n(acc, t.rows * ld, T(0));
       for (t.j0 = 0; t.j0 < last; t.j0 += kKeys) {
         t.cols = std::min(kKeys, last - t.j0);
         products.scores(rows, keys.turned(t.j0), g.d, static_cast<T>(g.block.scale), scores);
@@ -113,14 +115,25 @@ class BackwardHead {
     values_.use(b, kv);
     dk_to_ = dk_.begin(b, kv);
     dv_to_ = dv_.begin(b, kv);
+    // The last queries first: they see all keys that any do, so that sums begin with them and not with zeros.
+    bool add = false;
     for (int64_t h = 0; h < g_.heads; ++h)
-      for (int64_t i0 = 0; i0 < g_.tq && g_.kv_head(h) == kv; i0 += kQueries) queries(b, h, i0);
+      for (int64_t i0 = (g_.tq - 1) / kQueries * kQueries; i0 >= 0 && g_.tq > 0 && g_.kv_head(h) == kv; i0 -= kQueries)
+        queries(b, h, i0, std::exchange(add, true));
+    if (!add) zero_keys(0);
     dk_.end();
     dv_.end();
   }
 
  private:
-  void queries(int64_t b, int64_t h, int64_t i0) {
+  void zero_keys(int64_t first) {
+    for (int64_t j = first; j < g_.tk; ++j) {
+      std::fill_n(dk_to_.data + j * dk_to_.ld, g_.d, T(0));
+      std::fill_n(dv_to_.data + j * dv_to_.ld, g_.dv, T(0));
+    }
+  }
+
+  void queries(int64_t b, int64_t h, int64_t i0, bool add) {
     T *scores = memory_.data(), *dweights = scores + kQueries * (kKeys + 2), *dq = dweights + kQueries * kKeys,
       *delta = dq + kQueries * padded(g_.d);
     Tile t{b, h, i0, std::min(kQueries, g_.tq - i0), 0, 0};
@@ -128,17 +141,18 @@ class BackwardHead {
     Rows<T> q = queries_.rows(b, h, i0, t.rows), out = outs_.rows(b, h, i0, t.rows),
             dout = douts_.rows(b, h, i0, t.rows);
     loops_.dots(t.rows, g_.dv, out.data, out.ld, dout.data, dout.ld, delta);
-    std::fill_n(dq, t.rows * padded(g_.d), T(0));
     T scale = static_cast<T>(g_.block.scale);
     const T* lse = grads_.lse.as<T>() + (b * g_.heads + h) * g_.tq + i0;
     int64_t last = g_.seen_clamped(i0 + t.rows - 1);
+    if (last == 0) std::fill_n(dq, t.rows * padded(g_.d), T(0));
+    if (!add) zero_keys(last);
     for (t.j0 = 0; t.j0 < last; t.j0 += kKeys) {
       t.cols = std::min(kKeys, last - t.j0);
       products.scores(q, keys_.turned(t.j0), g_.d, scale, scores);
       products.scores(dout, values_.turned(t.j0), g_.dv, T(1), dweights);
       loops_.backward(score_block(g_, mask_, t, scores), lse, delta, scale, dweights);
-      products.to_keys(scores, dout, g_.dv, dv_to_);
-      products.to_keys(dweights, q, g_.d, dk_to_);
+      products.to_keys(scores, dout, g_.dv, dv_to_, add);
+      products.to_keys(dweights, q, g_.d, dk_to_, add);
       products.to_queries(dweights, keys_.rows(t.j0), g_.d, dq, t.j0 > 0);
     }
     store_rows(dq, padded(g_.d), grads_.dq, b, h, i0, t.rows);

@@ -158,7 +158,7 @@ void store_rows(const T* from, int64_t ld, const View& to, int64_t b, int64_t h,
   panel_loops(T{}).store(from, ld, count, to.shape[3], grid);
 }
 
-/// A head's rows to add to, from zero: in place, or in a buffer that `end` stores.
+/// A head's rows to sum in: in place, or in a buffer that `end` stores.
 template <class T>
 class Sum {
  public:
@@ -172,7 +172,6 @@ class Sum {
       to_ = {reinterpret_cast<T*>(head_of(x_, b, h, 0)), x_.strides[2]};
     else
       to_ = {buffer_.data(), padded(x_.shape[3])};
-    for (int64_t r = 0; r < rows_; ++r) std::fill_n(to_.data + r * to_.ld, direct_ ? x_.shape[3] : to_.ld, T(0));
     return to_;
   }
   void end() {

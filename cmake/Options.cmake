@@ -29,6 +29,8 @@ endif()
 # A sanitizer must see every object of the program, so these flags are not per target; they are never installed.
 if(CLEAVE_SANITIZE)
   add_compile_options(-fsanitize=${CLEAVE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # GCC takes instrumented optionals for uninitialised.
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${CLEAVE_SANITIZE})
 endif()
 

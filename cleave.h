@@ -55,6 +55,11 @@
 #include <cleave/nn/buffer.h>
 #include <cleave/nn/build.h>
 #include <cleave/nn/custom_shard.h>
+#include <cleave/nn/data/loader_state.h>
+#include <cleave/nn/data/shuffle.h>
+#include <cleave/nn/data/token_dataset.h>
+#include <cleave/nn/data/token_file.h>
+#include <cleave/nn/data/token_loader.h>
 #include <cleave/nn/init.h>
 #include <cleave/nn/layers.h>
 #include <cleave/nn/list.h>

@@ -1,0 +1,62 @@
+#include <cleave/core/error.h>
+#include <cleave/nn/data/internal/mapped_file.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace cleave::nn::detail {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const char* what) {
+  throw FileError(fmt::format("{} cannot be read: {}", path, what));
+}
+
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0) close(number);
+  }
+};
+
+std::vector<uint8_t> read_all(int descriptor, int64_t size, const std::string& path) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(size));
+  for (size_t at = 0; at < bytes.size();) {
+    ssize_t got = read(descriptor, bytes.data() + at, bytes.size() - at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(path, std::strerror(errno));
+    if (got == 0) fail(path, "it became shorter while it was read");
+    at += static_cast<size_t>(got);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) {
+  Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  struct stat status {};
+  if (file.number < 0 || fstat(file.number, &status) != 0) fail(path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) fail(path, "it is no regular file");
+  size_ = static_cast<int64_t>(status.st_size);
+  if (size_ < kSmallFile) {
+    copy_ = read_all(file.number, size_, path);
+    data_ = copy_.data();
+    return;
+  }
+  void* pages = mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, file.number, 0);
+  if (pages == MAP_FAILED) fail(path, std::strerror(errno));
+  data_ = static_cast<const uint8_t*>(pages);
+}
+
+MappedFile::~MappedFile() {
+  if (size_ >= kSmallFile) munmap(const_cast<uint8_t*>(data_), static_cast<size_t>(size_));
+}
+
+}  // namespace cleave::nn::detail

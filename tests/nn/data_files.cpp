@@ -1,0 +1,235 @@
+// Token files and folders of them: what is read back, what is refused.
+#include <array>
+#include <cstring>
+
+#include "nn/data_support.h"
+
+using namespace cleave;
+using namespace cleave::test;
+using nn::TokenDataset;
+using nn::TokenFile;
+using nn::TokenFileWriter;
+
+namespace {
+
+std::vector<int64_t> read_all(const TokenFile& file) {
+  std::vector<int64_t> out(static_cast<size_t>(file.size()));
+  file.read(0, file.size(), out.data());
+  return out;
+}
+
+// A file of the format, byte by byte, as its description says.
+std::string token_bytes(uint32_t width, const std::vector<uint32_t>& tokens, uint64_t vocab,
+                        const std::vector<uint64_t>& documents = {}) {
+  std::string out = "cleavtok";
+  auto add = [&](auto number, size_t bytes) { out.append(reinterpret_cast<const char*>(&number), bytes); };
+  add(uint32_t{1}, 4);
+  add(width, 4);
+  add(uint64_t{tokens.size()}, 8);
+  add(vocab, 8);
+  add(uint64_t{documents.size()}, 8);
+  out.resize(64, '\0');
+  for (uint32_t t : tokens) add(t, width);
+  out.resize((out.size() + 7) / 8 * 8, '\0');
+  for (uint64_t d : documents) add(d, 8);
+  return out;
+}
+
+std::string refused(const TemporaryFolder& folder, const std::string& bytes) {
+  std::string path = folder.write("bad.bin", bytes);
+  std::string message = message_of<FileError>([&] { TokenFile::open(path); });
+  CHECK(message.find(path) != std::string::npos);
+  return message;
+}
+
+}  // namespace
+
+TEST_CASE("a token file gives back what was written, in 2 or 4 bytes, with its documents") {
+  TemporaryFolder folder;
+  for (int64_t vocab : {int64_t{1}, int64_t{65536}, int64_t{65537}, int64_t{1} << 32}) {
+    CAPTURE(vocab);
+    auto top = static_cast<uint32_t>(vocab - 1);
+    std::string path = folder.path("tokens");
+    TokenFileWriter writer(path, vocab);
+    writer.begin_document();
+    writer.append(std::vector<uint32_t>{0, top});
+    writer.begin_document();  // an empty one
+    writer.begin_document();
+    writer.append(std::vector<uint32_t>{top, 0, top});
+    CHECK_FALSE(std::filesystem::exists(path));
+    writer.commit();
+    CHECK(TokenFile::is_token_file(path));
+    TokenFile file = TokenFile::open(path);
+    CHECK(file.vocab() == vocab);
+    CHECK(file.token_bytes() == (vocab <= 65536 ? 2 : 4));
+    CHECK(read_all(file) == std::vector<int64_t>{0, top, top, 0, top});
+    CHECK(file.documents() == 3);
+    CHECK(file.document_of(0) == 0);
+    CHECK(file.document_of(1) == 0);
+    CHECK(file.document_of(2) == 2);
+    CHECK(file.document_of(4) == 2);
+    std::filesystem::remove(path);
+  }
+}
+
+TEST_CASE("the bytes of a token file are those of the described format") {
+  TemporaryFolder folder;
+  std::vector<uint32_t> tokens = {7, 300, 65535};
+  TokenFileWriter writer(folder.path("two"), 65536);
+  writer.append(tokens);
+  writer.begin_document();  // what stood before is a document too
+  writer.commit();
+  CHECK(folder.read("two") == token_bytes(2, tokens, 65536, {0, 3}));
+  CHECK(read_all(TokenFile::open(folder.write("one", token_bytes(1, {0, 255}, 256)))) == std::vector<int64_t>{0, 255});
+  CHECK(read_all(TokenFile::open(folder.write("four", token_bytes(4, {70000}, 70001)))) == std::vector<int64_t>{70000});
+  CHECK(TokenFile::open(folder.write("none", token_bytes(2, {}, 5))).size() == 0);
+}
+
+TEST_CASE("an unfinished file is not there, and the one before stays") {
+  TemporaryFolder folder;
+  std::string path = write_tokens(folder, "tokens", 3);
+  {
+    TokenFileWriter writer(path, 10);
+    writer.append(std::vector<uint32_t>{1});
+    CHECK_THROWS_WITH_AS(writer.append(std::vector<uint32_t>{10}), doctest::Contains("10"), ValueError);
+  }
+  CHECK(read_all(TokenFile::open(path)) == std::vector<int64_t>{0, 1, 2});
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+  CHECK_THROWS_AS(TokenFileWriter(folder.path("no/such/folder"), 10), FileError);
+  CHECK_THROWS_AS(TokenFileWriter(path, 0), ValueError);
+  CHECK_THROWS_AS(TokenFileWriter(path, (int64_t{1} << 32) + 1), ValueError);
+}
+
+TEST_CASE("files that are cut, too long or malformed are refused by name and fault") {
+  TemporaryFolder folder;
+  std::string good = token_bytes(2, {1, 2, 3}, 10, {0, 2});
+  for (size_t n = 0; n < good.size(); ++n) {
+    CAPTURE(n);
+    refused(folder, good.substr(0, n));
+  }
+  CHECK(refused(folder, good + "x").find("promises 3 tokens") != std::string::npos);
+  auto with = [&](size_t at, auto number) {
+    std::string bytes = good;
+    std::memcpy(bytes.data() + at, &number, sizeof number);
+    return refused(folder, bytes);
+  };
+  CHECK(with(0, 'C').find("does not begin with") != std::string::npos);
+  CHECK(with(8, uint32_t{2}).find("version is 2") != std::string::npos);
+  CHECK(with(12, uint32_t{3}).find("3 bytes") != std::string::npos);
+  CHECK(with(24, uint64_t{0}).find("vocabulary is 0") != std::string::npos);
+  for (uint64_t n : {uint64_t{2}, uint64_t{8}, uint64_t{1} << 60, uint64_t{1} << 63, ~uint64_t{0}}) {
+    if (n != 2) with(16, n);  // two tokens fill as many words of 8 bytes as three
+    with(32, n == 2 ? 3 : n);
+  }
+  CHECK(with(72, uint64_t{1}).find("documents") != std::string::npos);  // the first begins at 1
+  CHECK(with(80, uint64_t{4}).find("documents") != std::string::npos);  // the second behind the end
+  CHECK_THROWS_WITH_AS(TokenFile::open(folder.path("none")), doctest::Contains("none"), FileError);
+  CHECK_THROWS_AS(TokenFile::open(folder.path()), FileError);
+}
+
+TEST_CASE("a token out of range is named with its file and position, when it is read") {
+  TemporaryFolder folder;
+  std::string path = folder.write("t.bin", token_bytes(2, {1, 9, 10, 3}, 10));
+  TokenFile file = TokenFile::open(path);
+  std::array<int64_t, 4> out{};
+  CHECK_NOTHROW(file.read(0, 2, out.data()));
+  CHECK_NOTHROW(file.read(3, 1, out.data()));
+  check_throws<FileError>([&] { file.read(1, 3, out.data()); }, {path.c_str(), "token 10", "position 2", "10"});
+  check_throws<FileError>([&] { file.read(0, 2, out.data(), 9); }, {"token 9", "position 1"});
+  CHECK_THROWS_AS(file.read(3, 2, out.data()), ValueError);
+  CHECK_THROWS_AS(file.read(-1, 1, out.data()), ValueError);
+  CHECK_THROWS_AS(file.read(0, INT64_MAX, out.data()), ValueError);
+  check_throws<FileError>([&] { TokenDataset(path).check(); }, {"position 2"});
+}
+
+TEST_CASE("a folder is its files in the order of their paths; a position has a file, a token and a document") {
+  TemporaryFolder folder;
+  write_tokens(folder, "b", 5, 100);
+  folder.write("a/x.bin", token_bytes(1, {1, 2, 3}, 256, {0, 1}));
+  folder.write("a/empty", "");
+  write_tokens(folder, "c", 70000, 0);  // large enough to be mapped
+  TokenDataset data(folder.path());
+  CHECK(data.size() == 3 + 5 + 70000);
+  CHECK(data.files() == 3);
+  CHECK(data.vocab() == 70000);
+  CHECK_FALSE(data.is_text());
+  std::vector<int64_t> all = read_all(data);
+  CHECK(std::vector<int64_t>(all.begin(), all.begin() + 10) ==
+        std::vector<int64_t>{1, 2, 3, 100, 101, 102, 103, 104, 0, 1});
+  CHECK(all.back() == 69999);
+  CHECK(to_string(data.locate(2)) == folder.path("a/x.bin") + ", token 2, document 1");
+  CHECK(to_string(data.locate(3)) == folder.path("b") + ", token 0");
+  CHECK(data.locate(8).offset == 0);
+  CHECK(data.locate(data.size() - 1).offset == 69999);
+  CHECK_THROWS_AS(data.locate(data.size()), ValueError);
+  std::vector<int64_t> across(4);
+  data.read(2, 4, across.data());
+  CHECK(across == std::vector<int64_t>{3, 100, 101, 102});
+}
+
+TEST_CASE("text is its bytes, also where they are no UTF-8; the last 5 % can be held out") {
+  TemporaryFolder folder;
+  folder.write("b/two", std::string(30, '2'));
+  folder.write("a", std::string(20, '1'));
+  folder.write("b/a/three", std::string(29, '3') + "\xff");
+  folder.write("c", std::string(20, '4'));
+  TokenDataset data(folder.path());
+  CHECK(data.is_text());
+  CHECK(data.vocab() == 256);
+  CHECK(data.files() == 4);
+  std::vector<int64_t> all = read_all(data);
+  CHECK(all[19] == '1');
+  CHECK(all[20] == '3');
+  CHECK(all[49] == 255);
+  CHECK(all[50] == '2');
+  auto [train, held_out] = data.split(0.05);
+  CHECK(train.size() == 95);
+  CHECK(held_out.size() == 5);
+  CHECK(read_all(held_out) == std::vector<int64_t>(5, '4'));
+  CHECK(held_out.locate(0).offset == 15);
+  CHECK(data.split(0).second.size() == 0);
+  CHECK(data.split(1).first.size() == 0);
+  CHECK_THROWS_AS(data.split(1.5), ValueError);
+  TokenDataset part = data.range(10, 30).range(5, 15);
+  CHECK(read_all(part) == std::vector<int64_t>{'1', '1', '1', '1', '1', '3', '3', '3', '3', '3'});
+  CHECK_THROWS_AS(part.range(0, 11), ValueError);
+  CHECK_THROWS_AS(part.range(3, 2), ValueError);
+  std::vector<int64_t> out(11);
+  CHECK_THROWS_AS(part.read(0, 11, out.data()), ValueError);
+  check_throws<FileError>([&] { TokenDataset(folder.path(), 128).check(); },
+                          {"three", "token 255", "position 29", "128"});
+}
+
+TEST_CASE("what holds no tokens, is missing, or mixes kinds is an error") {
+  TemporaryFolder folder;
+  check_throws<FileError>([&] { TokenDataset(folder.path("none")); }, {"none", "does not exist"});
+  check_throws<FileError>([&] { TokenDataset(folder.path()); }, {"holds no tokens"});
+  check_throws<FileError>([&] { TokenDataset("/dev/null"); }, {"/dev/null", "neither a file nor a folder"});
+  folder.write("x.bin", "hello");  // named as a token file
+  check_throws<FileError>([&] { TokenDataset(folder.path()); }, {"x.bin", "no complete token file"});
+  folder.write("x.bin", token_bytes(2, {1}, 2));
+  folder.write("y.txt", "text");
+  check_throws<FileError>([&] { TokenDataset(folder.path()); }, {"x.bin", "y.txt", "tokenize"});
+}
+
+TEST_CASE("fingerprints tell apart sizes, vocabularies and sampled tokens") {
+  TemporaryFolder folder;
+  auto print = [&](const std::string& text, int64_t vocab = 0) {
+    return TokenDataset(folder.write("text", text), vocab).fingerprint();
+  };
+  for (size_t n : {1, 63, 64, 70, 3000}) {
+    CAPTURE(n);
+    std::string text(n, 'a'), end = text, start = text;
+    end.back() = 'b';
+    start.front() = 'b';
+    CHECK(print(text) == print(text));
+    CHECK(print(text) != print(end));
+    CHECK(print(text) != print(start));
+    CHECK(print(text) != print(text + "a"));
+    CHECK(print(text) != print(text, 128));
+  }
+  std::string whole(5000, 'x');
+  whole[77] = 'y';
+  TokenDataset data(folder.write("text", "aa" + whole));  // a part is what it holds, wherever
+  CHECK(data.range(2, data.size()).fingerprint() == print(whole, 256));
+}

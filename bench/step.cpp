@@ -31,10 +31,10 @@ gpt::TrainOptions train_options(const bench::Options& o) {
   t.model.heads = sizes["heads"];
   t.model.seq = sizes["seq"];
   t.model = gpt::completed(t.model);
-  t.batch = sizes["batch"];
-  t.dtype = dtype_named(o.text("dtype", "f32"));
+  t.step.batch = sizes["batch"];
+  t.step.dtype = dtype_named(o.text("dtype", "f32"));
   t.steps = o.number("steps", 10) + 1;
-  t.lr = 1e-3;
+  t.update.lr = 1e-3;
   t.mesh = o.text("mesh");
   t.plan = o.text("plan", t.mesh.empty() ? "single" : "");
   return t;
@@ -47,12 +47,11 @@ std::string case_of(const bench::Options& o, const dist::World& world) {
   return text.append(" ") + std::to_string(world.size()) + "x" + std::to_string(num_threads());
 }
 
-gpt::Batch random_tokens(const gpt::TrainOptions& t, int64_t step) {
-  Tensor all = randint(0, t.model.vocab, {2, t.batch, t.model.seq}, {.seed = static_cast<uint64_t>(step)});
-  auto first = all.data<int64_t>(), second = first + t.batch * t.model.seq;
-  Shape shape{t.batch, t.model.seq};
-  return {tensor(std::vector<int64_t>(first, second), shape),
-          tensor(std::vector<int64_t>(second, second + t.batch * t.model.seq), shape)};
+gpt::Batch random_tokens(const gpt::TrainOptions& t, const gpt::Trainer& trainer, int64_t step) {
+  Shape shape{t.step.batch, t.model.seq};
+  auto tokens = [&](uint64_t seed) { return randint(0, t.model.vocab, shape, {.seed = seed}); };
+  auto seed = static_cast<uint64_t>(2 * step);
+  return gpt::batch_of(tokens(seed), tokens(seed + 1), trainer.token_layout());
 }
 
 // The start of the process, if who started it said when that was.
@@ -72,10 +71,9 @@ void run(dist::World& world, const bench::Options& o, int64_t bare) {
   std::vector<double> times;
   int64_t allocations = 0;
   for (int64_t step = 1; step <= t.steps; ++step) {
-    gpt::Batch batch = random_tokens(t, step);
+    gpt::Batch batch = random_tokens(t, trainer, step);
     double start = bench::now();
-    trainer.backward(batch, step);
-    trainer.update(step);
+    trainer.step(batch, step);
     times.push_back(bench::now() - start);
     if (step == 1 && speaks) report_start(name);
     if (step == 2) allocations = memory_stats().system_allocations;
@@ -83,7 +81,7 @@ void run(dist::World& world, const bench::Options& o, int64_t bare) {
   if (!speaks) return;
   times.erase(times.begin());
   std::sort(times.begin(), times.end());
-  auto count = static_cast<double>(t.batch * t.model.seq);
+  auto count = static_cast<double>(t.step.batch * t.model.seq);
   bench::report("step", name, times.front() * 1e3, "ms");
   bench::report("step.median", name, times[times.size() / 2] * 1e3, "ms");
   bench::report("step.token", name, times.front() / count * 1e6, "us");

@@ -120,16 +120,20 @@ Deviation deviation(const std::vector<Pair>& kind, double tolerance) {
 void compare_with_single(cleave::dist::World& world, const TrainOptions& o, const Placement& placement,
                          const Corpus& corpus) {
   Trainer split(o, placement), single(o, Placement{});
-  Comparison comparison(world.rank() == 0, o.dtype);
+  nn::TokenLoader blocks = training_loader(corpus, o, split.token_layout()), whole = training_loader(corpus, o, {});
+  Comparison comparison(world.rank() == 0, o.step.dtype);
   comparison.tensors(0, "parameter", pairs(split, single, Kind::parameter));
   comparison.end_step(0, o.steps, 0);
   for (int64_t step = 1; step <= o.steps; ++step) {
     cleave::dist::check_interrupt();
-    Batch batch = random_batch(corpus.train, o.batch, o.model.seq, o.seed, step);
-    double loss = split.backward(batch, step);
-    comparison.number(step, "loss", loss, single.backward(batch, step));
+    Batch part = *blocks.next(), batch = *whole.next();
+    double loss = cleave::item<double>(split.gradients(part, step));
+    comparison.number(step, "loss", loss, cleave::item<double>(single.gradients(batch, step)));
     comparison.tensors(step, "gradient", pairs(split, single, Kind::gradient));
-    comparison.number(step, "gradient norm", split.update(step), single.update(step));
+    double norm = split.gradient_norm(), single_norm = single.gradient_norm();
+    comparison.number(step, "gradient norm", norm, single_norm);
+    split.update(step, norm);
+    single.update(step, single_norm);
     comparison.tensors(step, "parameter", pairs(split, single, Kind::parameter));
     comparison.end_step(step, o.steps, loss);
   }

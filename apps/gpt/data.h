@@ -1,41 +1,29 @@
-// Text to train on: the bytes of files, and batches of windows from them.
+// What gpt trains on: a dataset, of which the last part is held out, and the loaders over both.
 #pragma once
-#include <cleave/core/tensor.h>
+#include <cleave/nn/data/token_dataset.h>
+#include <cleave/nn/data/token_loader.h>
 
-#include <cstdint>
 #include <string>
-#include <vector>
+
+#include "gpt/options.h"
 
 namespace gpt {
 
-/// Bytes are tokens.
-struct Corpus {
-  std::string source;  ///< the path it was read from
-  int64_t files = 0;
-  std::vector<uint8_t> train;
-  std::vector<uint8_t> held_out;  ///< the last 5 %
-};
+namespace nn = cleave::nn;
 
 /// The folder of the C++ standard library's headers on this machine. Throws FileError if there is none.
 std::string default_data();
 
-/// Reads a file, or every regular file below a folder in the order of their paths, one after the other. Throws
-/// FileError for a path that is missing, unreadable or empty, ValueError if either part is shorter than `window` bytes
-/// or a byte is no token of `vocab`.
-Corpus load_corpus(const std::string& path, int64_t window, int64_t vocab);
-
-/// Inputs and the tokens that follow them: i64 [batch, seq], plain, the same on all ranks.
-struct Batch {
-  cleave::Tensor ids, targets;
+struct Corpus {
+  nn::TokenDataset train;
+  nn::TokenDataset held_out;  ///< the last 5 %
 };
-/// The windows that start at these bytes.
-Batch windows(const std::vector<uint8_t>& text, const std::vector<int64_t>& starts, int64_t seq);
-/// Random windows: a function of seed and step alone.
-Batch random_batch(const std::vector<uint8_t>& text, int64_t batch, int64_t seq, uint64_t seed, int64_t step);
-/// Starts of `count` windows spread evenly over the text.
-std::vector<int64_t> even_starts(int64_t text_size, int64_t count, int64_t seq);
+/// Opens --data. Throws what `nn::TokenDataset` throws; ValueError if a part is shorter than a window.
+Corpus open_corpus(const std::string& path, const Config& model);
 
-/// A number that tells apart texts that differ (FNV-1a).
-uint64_t hash_of(const Corpus& corpus);
+/// Global batches of the training part in an order that the seed chooses.
+nn::TokenLoader training_loader(const Corpus& corpus, const TrainOptions& options, cleave::dist::Layout layout);
+/// Windows spread evenly over the part that is held out, about 128 Ki tokens, each once.
+nn::TokenLoader held_out_loader(const Corpus& corpus, const TrainOptions& options, cleave::dist::Layout layout);
 
 }  // namespace gpt

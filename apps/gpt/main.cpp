@@ -7,7 +7,26 @@
 #include "gpt/explain.h"
 #include "gpt/generate.h"
 #include "gpt/options.h"
+#include "gpt/restart.h"
 #include "gpt/train.h"
+
+namespace {
+
+int launch_training(int argc, char** argv, const gpt::TrainOptions& options) {
+  return cleave::dist::launch(argc, argv, [&](cleave::dist::World& world) { gpt::train(world, options); });
+}
+
+int run_training(int argc, char** argv, gpt::TrainOptions options) {
+  if (options.safety.restarts == 0) return launch_training(argc, argv, options);
+  return gpt::run_with_restarts(
+      options.safety.restarts, [&] { return std::string(); },
+      [&](bool resumed) {
+        if (resumed) options.safety.resume = "auto";
+        return launch_training(argc, argv, options);
+      });
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   try {
@@ -18,10 +37,9 @@ int main(int argc, char** argv) {
       std::fputs(gpt::plan_text(*plan).c_str(), stdout);
       return 0;
     }
-    return cleave::dist::launch(argc, argv, [&](cleave::dist::World& world) {
-      if (const auto* train = std::get_if<gpt::TrainOptions>(&options)) return gpt::train(world, *train);
-      gpt::generate(std::get<gpt::GenerateOptions>(options));
-    });
+    if (const auto* train = std::get_if<gpt::TrainOptions>(&options)) return run_training(argc, argv, *train);
+    return cleave::dist::launch(argc, argv,
+                                [&](cleave::dist::World&) { gpt::generate(std::get<gpt::GenerateOptions>(options)); });
   } catch (const std::exception& e) {
     std::fprintf(stderr, "gpt: %s\n", e.what());
     return 1;

@@ -70,6 +70,10 @@ Head::Head(nn::ModuleBase* parent, std::string name, const Config& c, const nn::
 
 Tensor Head::forward(const Tensor& x) const { return cleave::linear(x, weight); }
 
+Tensor Head::forward(const Tensor& x, const Tensor& targets) const {
+  return cleave::cross_entropy(cleave::transpose(cleave::linear(x, weight), 1, 2), targets, {.reduction = "sum"});
+}
+
 Gpt::Gpt(const Config& c)
     : config(c),
       token(this, "token", c.vocab, c.dim),
@@ -80,16 +84,16 @@ Gpt::Gpt(const Config& c)
   start_as_gpt2(*this, c.layers);
 }
 
-Tensor Gpt::forward(const Tensor& ids) const {
+Tensor Gpt::hidden(const Tensor& ids) const {
   Tensor x = token(ids);
   if (position) x = x + (*position)(cleave::arange(ids.size(1), {.device = ids.device()}));
   for (const Block& block : blocks) x = block(x);
-  return head(norm(x));
+  return norm(x);
 }
 
-Tensor loss_of(const Tensor& logits, const Tensor& targets) {
-  return cleave::cross_entropy(cleave::transpose(logits, 1, 2), targets);
-}
+Tensor Gpt::forward(const Tensor& ids) const { return head(hidden(ids)); }
+
+Tensor Gpt::forward(const Tensor& ids, const Tensor& targets) const { return head(hidden(ids), targets); }
 
 int64_t parameter_count(const nn::ModuleBase& model) {
   int64_t total = 0;

@@ -40,8 +40,11 @@ struct Block : nn::Module<Block> {
 /// Logits by token: a weight of its own, or tied to the embedding's.
 struct Head : nn::Module<Head> {
   nn::Parameter weight;
+  int64_t loss_chunk = 0;  ///< tokens whose logits exist at a time in the loss; 0: all
   Head(nn::ModuleBase* parent, std::string name, const Config& config, const nn::Parameter& token);
   Tensor forward(const Tensor& x) const;
+  /// The sum of the cross-entropies of the logits of x [B, T, C] and targets [B, T].
+  Tensor forward(const Tensor& x, const Tensor& targets) const;
 };
 
 /// i64 ids [B, T], T <= seq -> logits [B, T, vocab]. Parameters start as GPT-2's: N(0, 0.02^2), those that write to the
@@ -56,10 +59,13 @@ struct Gpt : nn::Module<Gpt> {
   /// `config` must be completed.
   explicit Gpt(const Config& config);
   Tensor forward(const Tensor& ids) const;
-};
+  /// The sum of the cross-entropies, in nats, of all targets [B, T] that count (not -100): a scalar. Divided by the
+  /// number of those, over all micro-batches, it is the mean, however the batch was split.
+  Tensor forward(const Tensor& ids, const Tensor& targets) const;
 
-/// Mean cross-entropy of logits [B, T, V] and targets [B, T], in nats.
-Tensor loss_of(const Tensor& logits, const Tensor& targets);
+ private:
+  Tensor hidden(const Tensor& ids) const;
+};
 
 /// Number of elements of all parameters.
 int64_t parameter_count(const nn::ModuleBase& model);

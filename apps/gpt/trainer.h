@@ -1,42 +1,66 @@
 // One model in training: the same steps whether it is on one device or split.
 #pragma once
-#include <cleave/optim/adam.h>
+#include <cleave/nn/data/token_loader.h>
+#include <cleave/optim/optimizer.h>
 #include <cleave/optim/schedule.h>
 
-#include <vector>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
 
-#include "gpt/data.h"
 #include "gpt/model.h"
 #include "gpt/options.h"
 #include "gpt/plans.h"
 
 namespace gpt {
 
+using Batch = nn::TokenBatch;
+/// A batch of one part from values that all ranks hold: i64 [B, T] each, no target ignored. No layout: plain.
+Batch batch_of(const Tensor& ids, const Tensor& targets, cleave::dist::Layout layout = {});
+
+/// What became of a step.
+struct StepResult {
+  double loss = 0;              ///< mean over the batch's tokens, nats
+  double grad_norm = 0;         ///< before clipping
+  std::string not_finite = {};  ///< which number was not, and where it came from: the update was left out
+  int64_t row = 0;              ///< of the batch, the first of the part that this came from
+};
+
 class Trainer {
  public:
   /// Builds the model from options.seed and places it. Throws what `nn::shard` throws for a plan that does not fit.
   Trainer(const TrainOptions& options, const Placement& placement);
 
-  /// Loss and gradients of a batch, before the update number `step` (from 1). Communicates. Throws ValueError, alike on
-  /// all ranks, naming the step and the first module whose output is not finite if the loss is not.
-  double backward(const Batch& batch, int64_t step);
-  /// Clips the gradients, updates the parameters, forgets the gradients; returns the gradients' norm before.
-  /// Communicates. Throws ValueError naming the first parameter whose gradient is not finite if the norm is not.
-  double update(int64_t step);
-  /// Mean loss over the windows that start at `starts` (a multiple of the batch), without dropout. Communicates.
-  double evaluate(const std::vector<uint8_t>& text, const std::vector<int64_t>& starts);
+  /// The layout in which the model takes tokens [B, T]; none: plain.
+  cleave::dist::Layout token_layout() const;
 
-  double lr() const { return optimizer_.lr(); }
+  /// Forward and backward of a batch, part by part, before the update number `step` (from 1). Gradients add up in their
+  /// ranks and are reduced once, behind the last part. Returns the loss, a scalar: the sum over all tokens that count
+  /// divided by their number, over all parts and ranks. Communicates; reads no number.
+  Tensor gradients(const Batch& batch, int64_t step);
+  /// The norm of all gradients. Communicates.
+  double gradient_norm() const;
+  /// Clips the gradients to options.update.clip, given their norm, updates the parameters, forgets the gradients.
+  void update(int64_t step, double norm);
+  /// All of a step. If the loss or the norm is not finite the update is left out and the gradients are forgotten, alike
+  /// on all ranks.
+  StepResult step(const Batch& batch, int64_t step);
+
+  /// The sum of the losses of all tokens that count, without dropout. Communicates.
+  double evaluate(const Batch& batch);
+
+  double lr(int64_t step) const { return options_.update.lr * schedule_(step - 1); }
   const Gpt& model() const { return model_; }
 
  private:
-  Tensor forward(const Batch& batch, int64_t step) const;
-  Tensor placed(const Tensor& x) const;
+  Tensor forward(const nn::MicroBatch& part) const;
+  void explain_loss(const Batch& batch, int64_t step, StepResult& result) const;
 
   TrainOptions options_;
   Placement placement_;
   Gpt model_;
-  cleave::optim::AdamW optimizer_;
+  std::unique_ptr<cleave::optim::Optimizer> optimizer_;
   cleave::optim::Schedule schedule_;
 };
 

@@ -22,19 +22,19 @@ void require_trace_file(const std::string& path) {
 }  // namespace
 
 Steps traced_steps(const TrainOptions& o) {
-  if (o.trace.empty()) return {};
-  if (o.trace_first) return {o.trace_first, std::min(o.trace_last, o.steps)};
+  if (o.watch.trace.empty()) return {};
+  if (o.watch.trace_first) return {o.watch.trace_first, std::min(o.watch.trace_last, o.steps)};
   int64_t last = std::min(o.steps, kWarm + kTraced - 1);
   return {std::max<int64_t>(1, std::min(kWarm, last)), last};
 }
 
 Steps profiled_steps(const TrainOptions& o) {
-  if (!o.profile) return {};
+  if (!o.watch.profile) return {};
   return {o.steps < kWarm ? 1 : kWarm, o.steps};
 }
 
 Watch::Watch(cleave::dist::World& world, const TrainOptions& options)
-    : world_(world), o_(options), traced_(traced_steps(options)), profiled_(profiled_steps(options)) {
+    : world_(world), o_(options.watch), traced_(traced_steps(options)), profiled_(profiled_steps(options)) {
   if (world.rank() == 0 && !o_.trace.empty()) require_trace_file(o_.trace);
   if (!o_.trace.empty() || o_.profile) profiler_.emplace(cleave::nn::ProfilerOptions{.bounds = o_.profile});
 }

@@ -31,7 +31,7 @@ class Watch {
 
  private:
   cleave::dist::World& world_;
-  const TrainOptions& o_;
+  const WatchOptions& o_;
   Steps traced_, profiled_;
   std::optional<cleave::nn::Profiler> profiler_;
 };

@@ -39,7 +39,7 @@ std::vector<CommEvent> collectives(const Config& config, const std::string& mesh
       return dist::replicate(empty({kBatch, config.seq}, {.dtype = DType::i64, .device = Device::Meta}), *p.mesh);
     };
     dist::record_collectives(true);
-    loss_of(model(tokens()), tokens()).backward();
+    model(tokens(), tokens()).backward();
     out = dist::recorded_collectives();
     dist::record_collectives(false);
   });
@@ -129,16 +129,21 @@ TEST_CASE("loss on split logits: at most three collectives of a number per token
   }
 }
 
+namespace {
+Batch some_batch(const Trainer& trainer) {
+  Tensor tokens = randint(0, 256, {kBatch, kSeq}, {.seed = 1});
+  return batch_of(tokens, tokens, trainer.token_layout());
+}
+}  // namespace
+
 TEST_CASE("dp: one reduction of the parameters' bytes per step, in buckets, and scalars") {
   dist::run_ranks({.ranks = 2, .checked = 0}, [&](dist::World& world) {
-    TrainOptions o{.model = kConfig, .batch = kBatch, .steps = 2};
+    TrainOptions o{.model = kConfig, .step = {.batch = kBatch}, .steps = 2};
     Trainer trainer(o, place(world, o.model, "dp=2", "dp"));
-    std::vector<uint8_t> text(1000, 'a');
     for (int64_t step = 1; step <= 2; ++step) {
-      Batch batch = random_batch(text, kBatch, kSeq, 1, step);
+      Batch batch = some_batch(trainer);
       dist::record_collectives(true);
-      trainer.backward(batch, step);
-      trainer.update(step);
+      trainer.step(batch, step);
       int64_t bytes = 0, buckets = 0;
       for (const auto& e : dist::recorded_collectives()) {
         CHECK(e.axis == "dp");
@@ -159,11 +164,11 @@ TEST_CASE("what is counted without data is what a run with data does") {
   for (const char* plan : {"tp", "tp_sp"}) {
     auto planned = collectives(kConfig, "tp=2", plan);
     dist::run_ranks({.ranks = 2, .checked = 0}, [&](dist::World& world) {
-      TrainOptions o{.model = kConfig, .batch = kBatch, .steps = 1};
+      TrainOptions o{.model = kConfig, .step = {.batch = kBatch}, .steps = 1};
       Trainer trainer(o, place(world, o.model, "tp=2", plan));
-      Batch batch = random_batch(std::vector<uint8_t>(1000, 'a'), kBatch, kSeq, 1, 1);
+      Batch batch = some_batch(trainer);
       dist::record_collectives(true);
-      trainer.backward(batch, 1);
+      trainer.gradients(batch, 1);
       std::vector<CommEvent> run;
       for (const auto& e : dist::recorded_collectives())
         if (e.bytes > 16) run.push_back(e);

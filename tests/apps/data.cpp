@@ -1,20 +1,25 @@
-// Texts and batches: which bytes, in which order, which windows.
+// What gpt trains on: which tokens, which part is held out, in which order.
+#include "gpt/data.h"
+
 #include <cleave/core/error.h>
 #include <cleave/ops/host.h>
 
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <set>
 
 #include "apps/temporary_folder.h"
-#include "gpt/data.h"
 
 using namespace gpt;
 using gpt::test::TemporaryFolder;
 
 namespace {
-std::string bytes(const std::vector<uint8_t>& v) { return {v.begin(), v.end()}; }
+std::vector<int64_t> tokens(const nn::TokenDataset& data) {
+  std::vector<int64_t> out(static_cast<size_t>(data.size()));
+  data.read(0, data.size(), out.data());
+  return out;
+}
+Config windows_of(int64_t seq, int64_t vocab = 256) { return {.vocab = vocab, .seq = seq}; }
 }  // namespace
 
 TEST_CASE("a folder is read in the order of its paths, and the last 5 % are held out") {
@@ -23,71 +28,51 @@ TEST_CASE("a folder is read in the order of its paths, and the last 5 % are held
   folder.write("a", std::string(20, '1'));
   folder.write("b/a/three", std::string(30, '3'));
   folder.write("c", std::string(20, '4'));
-  Corpus corpus = load_corpus(folder.path(), 4, 256);
-  CHECK(corpus.files == 4);
-  std::string all = std::string(20, '1') + std::string(30, '3') + std::string(30, '2') + std::string(20, '4');
-  CHECK(bytes(corpus.train) == all.substr(0, 95));
-  CHECK(bytes(corpus.held_out) == all.substr(95));
-  CHECK(hash_of(corpus) == hash_of(load_corpus(folder.path(), 4, 256)));
-  folder.write("c", std::string(19, '4') + "5");
-  CHECK(hash_of(corpus) != hash_of(load_corpus(folder.path(), 4, 256)));
+  Corpus corpus = open_corpus(folder.path(), windows_of(3));
+  CHECK(corpus.train.files() == 4);
+  std::vector<int64_t> all = tokens(corpus.train), last = tokens(corpus.held_out);
+  CHECK(all.size() == 95);
+  all.insert(all.end(), last.begin(), last.end());
+  std::string text = std::string(20, '1') + std::string(30, '3') + std::string(30, '2') + std::string(20, '4');
+  CHECK(all == std::vector<int64_t>(text.begin(), text.end()));
 }
 
-TEST_CASE("a single file is read whole") {
+TEST_CASE("missing, empty, short and foreign data are errors") {
   TemporaryFolder folder;
-  std::string text = std::string(70000, 'x') + std::string(1, '\0') + "end";
-  Corpus corpus = load_corpus(folder.write("text", text), 16, 256);
-  CHECK(bytes(corpus.train) + bytes(corpus.held_out) == text);
+  CHECK_THROWS_AS(open_corpus(folder.path("none"), windows_of(3)), cleave::FileError);
+  CHECK_THROWS_AS(open_corpus(folder.write("empty", ""), windows_of(3)), cleave::FileError);
+  std::string path = folder.write("text", std::string(100, 'a'));
+  CHECK_NOTHROW(open_corpus(path, windows_of(4)));
+  CHECK_THROWS_WITH_AS(open_corpus(path, windows_of(5)), doctest::Contains("window of 6"), cleave::ValueError);
 }
 
-TEST_CASE("missing, empty, short and foreign texts are errors") {
+TEST_CASE("training goes by seed and step alone; what is held out is read once, in order") {
   TemporaryFolder folder;
-  CHECK_THROWS_WITH_AS(load_corpus(folder.path("none"), 4, 256), doctest::Contains("does not exist"),
-                       cleave::FileError);
-  CHECK_THROWS_WITH_AS(load_corpus(folder.path(), 4, 256), doctest::Contains("holds no bytes"), cleave::FileError);
-  CHECK_THROWS_AS(load_corpus(folder.write("empty", ""), 4, 256), cleave::FileError);
-  CHECK_THROWS_WITH_AS(load_corpus("/dev/null", 4, 256), doctest::Contains("neither a file nor a folder"),
-                       cleave::FileError);
-  std::string text(100, 'a');
-  CHECK_NOTHROW(load_corpus(folder.write("text", text), 5, 256));
-  CHECK_THROWS_WITH_AS(load_corpus(folder.path("text"), 6, 256), doctest::Contains("window of 6"), cleave::ValueError);
-  CHECK_THROWS_WITH_AS(load_corpus(folder.path("text"), 5, 97), doctest::Contains("97"), cleave::ValueError);
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text.push_back(static_cast<char>('a' + i % 23));
+  Corpus corpus = open_corpus(folder.write("text", text), windows_of(4));
+  TrainOptions o{.model = windows_of(4), .step = {.batch = 6, .accumulate = 4}, .seed = 5};
+  auto first = [&] {
+    nn::TokenBatch batch = *training_loader(corpus, o, {}).next();
+    CHECK(batch.parts.size() == 4);
+    CHECK(batch.tokens == 24);
+    return batch.windows;
+  };
+  auto one = first();
+  CHECK(one == first());
+  o.seed = 6;
+  CHECK(one != first());
+  nn::TokenLoader held_out = held_out_loader(corpus, o, {});
+  int64_t counted = 0, windows = 0;
+  while (auto batch = held_out.next()) {
+    counted += batch->tokens;
+    for (int64_t w : batch->windows) windows += w >= 0;
+  }
+  CHECK(windows == held_out.epoch_samples());
+  CHECK(counted == corpus.held_out.size() - 1);
 }
 
 TEST_CASE("the default text is there, and is a folder of headers") {
   std::string path = default_data();
   CHECK(std::filesystem::exists(path + "/vector"));
-}
-
-TEST_CASE("targets are the next bytes") {
-  std::vector<uint8_t> text = {10, 11, 12, 13, 14, 15, 16};
-  Batch batch = windows(text, {0, 3}, 3);
-  CHECK(batch.ids.shape() == cleave::Shape{2, 3});
-  CHECK(cleave::to_vector<int64_t>(batch.ids) == std::vector<int64_t>{10, 11, 12, 13, 14, 15});
-  CHECK(cleave::to_vector<int64_t>(batch.targets) == std::vector<int64_t>{11, 12, 13, 14, 15, 16});
-}
-
-TEST_CASE("random batches depend on seed and step alone, and reach the whole text") {
-  std::vector<uint8_t> text;
-  for (int i = 0; i < 20; ++i) text.push_back(static_cast<uint8_t>(i));
-  auto first = [&](uint64_t seed, int64_t step) {
-    return cleave::to_vector<int64_t>(random_batch(text, 64, 4, seed, step).ids);
-  };
-  CHECK(first(1, 1) == first(1, 1));
-  CHECK(first(1, 1) != first(1, 2));
-  CHECK(first(1, 1) != first(2, 1));
-  std::set<int64_t> starts;
-  for (int64_t step = 1; step <= 8; ++step) {
-    auto ids = first(7, step);
-    for (size_t i = 0; i < ids.size(); i += 4) starts.insert(ids[i]);
-  }
-  CHECK(*starts.begin() == 0);
-  CHECK(*starts.rbegin() == 15);  // its last target is the last byte
-  CHECK(starts.size() == 16);
-}
-
-TEST_CASE("even starts span the text") {
-  CHECK(even_starts(100, 1, 10) == std::vector<int64_t>{0});
-  CHECK(even_starts(100, 4, 9) == std::vector<int64_t>{0, 30, 60, 90});
-  CHECK(even_starts(11, 3, 10) == std::vector<int64_t>{0, 0, 0});
 }

@@ -75,8 +75,8 @@ bad_input() {
   fails "axis tp, which mesh\(dp=2\) lacks" "$@" --mesh dp=2 --plan tp
   fails "mesh\(tp=3\).*3 places for 2 ranks" "$@" --mesh tp=3
   fails "missing does not exist" "$@" --data "$folder/missing"
-  fails "empty holds no bytes" "$@" --data "$folder/empty"
-  fails "nothing holds no bytes" "$@" --data "$folder/nothing"
+  fails "empty holds no tokens" "$@" --data "$folder/empty"
+  fails "nothing holds no tokens" "$@" --data "$folder/nothing"
   fails "step 2: the loss is (nan|inf); the first module whose output is not finite is (token|position|blocks\.)" \
     "$@" --lr 1e30 --warmup 0
   fails "no/folder/model cannot be written" "$@" --save "$folder/no/folder/model"

@@ -1,6 +1,7 @@
 // Deferred parameters: a model that is split never exists whole on a rank.
 #include <cleave/core/allocator.h>
 #include <cleave/dist/launch.h>
+#include <cleave/ops/creation.h>
 
 #include <doctest/doctest.h>
 
@@ -20,14 +21,12 @@ int64_t peak(int ranks, const std::string& mesh, const std::string& plan) {
   int64_t largest = 0;
   std::mutex mutex;
   dist::run_ranks({.ranks = ranks}, [&](dist::World& world) {
-    TrainOptions o{.model = completed({.layers = 8, .dim = 1024, .heads = 8, .seq = 16}), .batch = 2, .steps = 2};
+    TrainOptions o{
+        .model = completed({.layers = 8, .dim = 1024, .heads = 8, .seq = 16}), .step = {.batch = 2}, .steps = 2};
     Trainer trainer(o, place(world, o.model, mesh, plan));
     CHECK(parameter_count(trainer.model()) * 4 > 400'000'000);
-    std::vector<uint8_t> text(1000, 'a');
-    for (int64_t step = 1; step <= 2; ++step) {
-      trainer.backward(random_batch(text, o.batch, o.model.seq, 1, step), step);
-      trainer.update(step);
-    }
+    Tensor tokens = randint(0, 256, {o.step.batch, o.model.seq}, {.seed = 1});
+    for (int64_t step = 1; step <= 2; ++step) trainer.step(batch_of(tokens, tokens, trainer.token_layout()), step);
     std::lock_guard lock(mutex);
     largest = std::max(largest, memory_stats().peak);
   });

@@ -30,9 +30,9 @@ T options(std::vector<std::string> words) {
 TEST_CASE("the defaults are workload W1") {
   auto o = options<TrainOptions>({"train"});
   CHECK(o.model == Config{.vocab = 256, .layers = 4, .dim = 192, .heads = 6, .kv_heads = 6, .ffn = 768, .seq = 128});
-  CHECK(o.batch == 16);
-  CHECK(o.dtype == cleave::DType::f32);
-  CHECK(o.clip == 1.0);
+  CHECK(o.step.batch == 16);
+  CHECK(o.step.dtype == cleave::DType::f32);
+  CHECK(o.update.clip == 1.0);
   CHECK(o.deferred);
 }
 
@@ -45,15 +45,15 @@ TEST_CASE("every option of a run is read") {
        "x",           "--mesh",    "tp=2", "--plan",    "tp",          "--ranks",      "2",      "--log",
        "l",           "--save",    "s",    "--compare", "single",      "--no-deferred"});
   CHECK(o.model == Config{257, 2, 40, 5, 1, 50, 17, 0.1, true, "rope", "rms"});
-  CHECK(o.batch == 3);
-  CHECK(o.dtype == cleave::DType::f64);
-  CHECK(o.lr == 0.01);
+  CHECK(o.step.batch == 3);
+  CHECK(o.step.dtype == cleave::DType::f64);
+  CHECK(o.update.lr == 0.01);
   CHECK(o.steps == 20);
   CHECK(o.seed == 7);
   CHECK(o.data == "x");
   CHECK(o.mesh == "tp=2");
   CHECK(o.plan == "tp");
-  CHECK(o.log == "l");
+  CHECK(o.watch.log == "l");
   CHECK(o.save == "s");
   CHECK(o.compare == "single");
   CHECK(!o.deferred);
@@ -62,7 +62,7 @@ TEST_CASE("every option of a run is read") {
 TEST_CASE("what is watched: the steps of the trace and of the profile") {
   auto range = [](Steps s) { return std::pair(s.first, s.last); };
   auto o = options<TrainOptions>({"train", "--steps", "20", "--trace", "t", "--trace-steps", "7:9"});
-  CHECK(o.trace == "t");
+  CHECK(o.watch.trace == "t");
   CHECK(range(traced_steps(o)) == std::pair<int64_t, int64_t>(7, 9));
   CHECK(!profiled_steps(o).has(7));
   auto trace = [&](std::vector<std::string> words) {

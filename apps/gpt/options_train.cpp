@@ -1,0 +1,176 @@
+// The options of gpt train.
+#include <cleave/core/error.h>
+
+#include <fmt/format.h>
+
+#include "gpt/options_groups.h"
+
+namespace gpt {
+
+using cleave::DType;
+
+namespace {
+
+void add_step(CLI::App& app, StepOptions& o) {
+  const std::string group = "Step";
+  add_batch_option(app, o.batch);
+  add_dtype_option(app, o.dtype);
+  app.add_option("--accumulate", o.accumulate, "micro-batches that a batch is made in, to save memory")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option_function<std::string>(
+         "--autocast", [&o](const std::string& text) { o.autocast = text == "bf16" ? DType::bf16 : DType::f16; },
+         "products in bf16 or f16 while weights stay in --dtype, sums and norms in f32")
+      ->check(CLI::IsMember({"bf16", "f16"}).description(""))
+      ->group(group);
+  app.add_option("--loss-scale", o.loss_scale, "of f16 [0: as large as gradients allow]")->group(group);
+  app.add_option("--recompute", o.recompute,
+                 "modules, or patterns of them, whose activations are made again in backward instead of kept, e.g. "
+                 "'blocks.*'")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->delimiter(',')
+      ->group(group);
+  app.add_option("--loss-chunk", o.loss_chunk, "tokens whose logits exist at a time in the loss [0: all]")
+      ->group(group);
+}
+
+void add_update(CLI::App& app, UpdateOptions& o) {
+  const std::string group = "Update";
+  app.add_option("--optimizer", o.optimizer, "adamw, adam, sgd, adagrad, rmsprop, lion, adafactor, lamb or muon")
+      ->check(CLI::IsMember({"adamw", "adam", "sgd", "adagrad", "rmsprop", "lion", "adafactor", "lamb", "muon"})
+                  .description(""))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--lr", o.lr, "learning rate after warm-up")->capture_default_str()->group(group);
+  app.add_option("--min-lr", o.min_lr, "learning rate at the end of the cosine [lr / 30]")->group(group);
+  app.add_option("--warmup", o.warmup, "steps of linear warm-up [steps / 10]")->group(group);
+  app.add_option("--weight-decay", o.weight_decay, "of matrices")->capture_default_str()->group(group);
+  app.add_option("--clip", o.clip, "largest gradient norm; 0: any")->capture_default_str()->group(group);
+  app.add_option("--ema", o.ema, "decay of averaged weights, which are evaluated and saved [0: none]")->group(group);
+}
+
+void add_safety(CLI::App& app, SafetyOptions& o) {
+  const std::string group = "Safety";
+  app.add_option("--checkpoints", o.checkpoints, "folder to keep checkpoints in")->group(group);
+  app.add_option("--checkpoint-every", o.every, "steps between checkpoints [0: at the end]")->group(group);
+  app.add_option("--keep", o.keep, "newest checkpoints to keep; 0: all")->capture_default_str()->group(group);
+  app.add_flag("--background,!--no-background", o.background, "write checkpoints while training goes on [on]")
+      ->group(group);
+  app.add_option("--resume", o.resume,
+                 "go on from a checkpoint; auto: the newest complete one of --checkpoints, if there is one")
+      ->group(group);
+  app.add_option("--restarts", o.restarts,
+                 "start again this often, from the newest checkpoint, if the run fails (thread ranks; under MPI: "
+                 "scripts/mpirun --restarts)")
+      ->group(group);
+  app.add_option("--on-not-finite", o.not_finite,
+                 "if the loss or a gradient is nan or inf: stop, or skip the step and count it [stop]")
+      ->check(CLI::IsMember({"stop", "skip"}).description(""))
+      ->group(group);
+  app.add_option("--max-skips", o.max_skips, "steps in a row to skip before stopping")
+      ->capture_default_str()
+      ->group(group);
+}
+
+// "A:B", or "A" for one step.
+void read_steps(const std::string& text, WatchOptions& o) {
+  size_t colon = text.find(':');
+  std::string first = text.substr(0, colon), last = colon == std::string::npos ? first : text.substr(colon + 1);
+  if (!CLI::detail::lexical_cast(first, o.trace_first) || !CLI::detail::lexical_cast(last, o.trace_last))
+    throw cleave::ValueError(fmt::format("--trace-steps is {}; it must be two step numbers, like 3:5", text));
+}
+
+void add_watch(CLI::App& app, WatchOptions& o) {
+  const std::string group = "Seeing";
+  app.add_option("--eval-every", o.eval_every, "steps between held-out losses [at the end]")->group(group);
+  app.add_option("--log", o.log, "write a line of JSON per step to this file; see gpt report")->group(group);
+  app.add_option("--trace", o.trace,
+                 "write ops, collectives, modules and memory of some steps of all ranks to this file, for "
+                 "chrome://tracing or ui.perfetto.dev")
+      ->group(group);
+  app.add_option_function<std::string>(
+         "--trace-steps", [&o](const std::string& text) { read_steps(text, o); }, "first and last of these steps [3:5]")
+      ->group(group);
+  app.add_flag("--profile", o.profile, "print where the time of rank 0 went, from step 3 on, as a table by op")
+      ->group(group);
+}
+
+void check(const StepOptions& o) {
+  require(o.batch >= 1, "--batch", static_cast<double>(o.batch), "at least 1");
+  require(o.accumulate >= 1 && o.accumulate <= o.batch, "--accumulate", static_cast<double>(o.accumulate),
+          "from 1 to --batch");
+  require(o.loss_scale >= 0, "--loss-scale", o.loss_scale, "above 0, or 0 for a dynamic one");
+  require(o.loss_chunk >= 0, "--loss-chunk", static_cast<double>(o.loss_chunk), "at least 0");
+  bool half = o.dtype == DType::f16 || o.autocast == DType::f16;
+  if (o.loss_scale > 0 && !half) throw cleave::ValueError("--loss-scale is for --dtype f16 or --autocast f16");
+  if (o.autocast && o.dtype != DType::f32) throw cleave::ValueError("--autocast needs weights of --dtype f32");
+}
+
+void check(const UpdateOptions& o) {
+  require(o.lr > 0, "--lr", o.lr, "above 0");
+  require(!o.min_lr || (*o.min_lr >= 0 && *o.min_lr <= o.lr), "--min-lr", o.min_lr.value_or(0), "from 0 to --lr");
+  require(o.warmup.value_or(0) >= 0, "--warmup", static_cast<double>(o.warmup.value_or(0)), "at least 0");
+  require(o.weight_decay >= 0, "--weight-decay", o.weight_decay, "at least 0");
+  require(o.clip >= 0, "--clip", o.clip, "at least 0");
+  require(o.ema >= 0 && o.ema < 1, "--ema", o.ema, "from 0 to below 1");
+}
+
+void check(const SafetyOptions& o) {
+  require(o.every >= 0, "--checkpoint-every", static_cast<double>(o.every), "at least 0");
+  require(o.keep >= 0, "--keep", static_cast<double>(o.keep), "at least 0");
+  require(o.restarts >= 0, "--restarts", static_cast<double>(o.restarts), "at least 0");
+  require(o.max_skips >= 1, "--max-skips", static_cast<double>(o.max_skips), "at least 1");
+  if (o.checkpoints.empty() && (o.every > 0 || o.resume == "auto" || o.restarts > 0))
+    throw cleave::ValueError("--checkpoint-every, --resume auto and --restarts need a folder: --checkpoints DIR");
+}
+
+void check(const TrainOptions& o, const WatchOptions& w) {
+  require(w.eval_every >= 0, "--eval-every", static_cast<double>(w.eval_every), "at least 0");
+  if (!w.trace_last) return;
+  if (w.trace.empty()) throw cleave::ValueError("--trace-steps needs --trace");
+  require(w.trace_first >= 1 && w.trace_first <= o.steps, "the first of --trace-steps",
+          static_cast<double>(w.trace_first), "from 1 to --steps");
+  require(w.trace_last >= w.trace_first, "the last of --trace-steps", static_cast<double>(w.trace_last),
+          "at least the first");
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& app, TrainOptions& o) {
+  add_model_options(app, o.model);
+  add_step(app, o.step);
+  add_update(app, o.update);
+  add_safety(app, o.safety);
+  add_watch(app, o.watch);
+  app.add_option("--steps", o.steps, "")->capture_default_str();
+  app.add_option("--seed", o.seed, "of weights, batches and dropout")->capture_default_str();
+  app.add_option("--data", o.data, "file or folder of text or of tokens [the C++ headers of this machine]");
+  app.add_option("--save", o.save, "write the model to this safetensors file");
+  add_placement_options(app, o.mesh, o.plan);
+  app.add_option("--ranks", "thread ranks; under mpirun its processes are the ranks [1]")->group("Placement");
+  app.add_option("--overlap", "communicate while computing: on, off or auto; alone: on [off]")
+      ->expected(0, 1)
+      ->check(CLI::IsMember({"on", "off", "auto"}).description(""))
+      ->group("Placement");
+  app.add_flag("--deferred,!--no-deferred", o.deferred, "make only the weights that a rank holds [on]")
+      ->group("Placement");
+  app.add_option("--compare", o.compare, "single: also train on one device, and compare every step")
+      ->check(CLI::IsMember({"single"}).description(""));
+}
+
+TrainOptions checked(TrainOptions o) {
+  o.model = completed(o.model);
+  require(o.steps >= 1, "--steps", static_cast<double>(o.steps), "at least 1");
+  check(o.step);
+  check(o.update);
+  check(o.safety);
+  check(o, o.watch);
+  if (o.compare.empty()) return o;
+  if (o.watch.profile || !o.watch.trace.empty())
+    throw cleave::ValueError("--trace and --profile watch one run; leave --compare away");
+  if (!o.safety.checkpoints.empty() || !o.safety.resume.empty())
+    throw cleave::ValueError("--compare keeps no checkpoints; leave --checkpoints and --resume away");
+  return o;
+}
+
+}  // namespace gpt

@@ -1,0 +1,129 @@
+#include "gpt/session.h"
+
+#include <cleave/core/allocator.h>
+#include <cleave/core/error.h>
+#include <cleave/dist/communicator.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "gpt/checkpoint.h"
+#include "gpt/curve.h"
+
+namespace gpt {
+
+namespace dist = cleave::dist;
+using Clock = std::chrono::steady_clock;
+
+std::vector<int64_t> gathered(dist::World& world, int64_t value) {
+  std::vector<int64_t> out(static_cast<size_t>(world.size())), counts(out.size(), 1);
+  world.communicator().all_gather(&value, out.data(), counts, cleave::DType::i64, cleave::Device::Cpu, "gpt");
+  return out;
+}
+
+Session::Session(dist::World& world, const TrainOptions& options, const Corpus& corpus, const Placement& placement)
+    : world_(world),
+      o_(options),
+      corpus_(corpus),
+      watch_(world, options),
+      trainer_(options, placement),
+      batches_(training_loader(corpus, options, trainer_.token_layout())),
+      log_(first() ? options.watch.log : ""),
+      progress_(options.steps) {
+  if (first()) introduce(placement);
+}
+
+void Session::introduce(const Placement& placement) const {
+  std::string place =
+      placement.mesh ? fmt::format("{}, plan {}", to_string(*placement.mesh), placement.name) : "no mesh";
+  const char* what = corpus_.train.is_text() ? "bytes" : "tokens";
+  fmt::print("model: {:.2f} M parameters, {}\ndata: {} ({} files, {:.2f} M {}, the last 5 % held out)\n",
+             static_cast<double>(parameter_count(trainer_.model())) * 1e-6, to_string(o_.step.dtype),
+             corpus_.train.source(), corpus_.train.files(),
+             static_cast<double>(corpus_.train.size() + corpus_.held_out.size()) * 1e-6, what);
+  fmt::print("ranks: {} ({}), {}\n", world_.size(), world_.backend(), place);
+}
+
+void Session::steps() {
+  for (int64_t step = done_ + 1; step <= o_.steps; ++step) {
+    try {
+      dist::check_interrupt();
+      StepRecord record = one(step);
+      losses_.push_back(record.loss);
+      if (!first()) continue;
+      log_.write(record);
+      progress_.show(record);
+    } catch (const cleave::PeerError& e) {
+      throw cleave::PeerError(e.rank, fmt::format("step {}: {}", step, e.what()));
+    } catch (const cleave::Interrupted& e) { throw cleave::Interrupted(fmt::format("step {}: {}", step, e.what())); }
+  }
+}
+
+StepRecord Session::one(int64_t step) {
+  dist::reset_comm_counts();
+  watch_.begin(step);
+  auto start = Clock::now();
+  Batch batch = *batches_.next();
+  StepResult result = trainer_.step(batch, step);
+  judge(batch, result, step);
+  StepRecord r{.step = step, .loss = result.loss, .grad_norm = result.grad_norm, .lr = trainer_.lr(step)};
+  r.ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  watch_.end();
+  r.tokens_per_s = static_cast<double>(batch.tokens) / r.ms * 1e3;
+  r.comm = dist::comm_counts();
+  r.peak_bytes = gathered(world_, cleave::memory_stats().peak);
+  int64_t every = o_.watch.eval_every;
+  if (step == o_.steps || (every > 0 && step % every == 0)) r.held_out = held_out_ = evaluate();
+  return r;
+}
+
+// Counts a step that was left out; an error where that is too much.
+void Session::judge(const Batch& batch, const StepResult& result, int64_t step) {
+  if (result.not_finite.empty()) {
+    skipped_in_a_row_ = 0;
+    return;
+  }
+  std::string what = fmt::format("{}; the batch begins at {}", result.not_finite, batches_.origin(batch, result.row));
+  if (o_.safety.not_finite == "stop") throw cleave::ValueError(fmt::format("step {}: {}", step, what));
+  ++skipped_;
+  if (++skipped_in_a_row_ >= o_.safety.max_skips)
+    throw cleave::ValueError(
+        fmt::format("step {}: {}; {} steps in a row were left out", step, what, skipped_in_a_row_));
+  if (first()) {
+    progress_.finish();
+    fmt::print("step {} is left out: {}\n", step, what);
+  }
+}
+
+double Session::evaluate() {
+  nn::TokenLoader loader = held_out_loader(corpus_, o_, trainer_.token_layout());
+  double total = 0;
+  int64_t tokens = 0;
+  while (auto batch = loader.next()) {
+    total += trainer_.evaluate(*batch);
+    tokens += batch->tokens;
+  }
+  held_out_windows_ = loader.epoch_samples();
+  return total / static_cast<double>(tokens);
+}
+
+void Session::end() {
+  if (!o_.save.empty()) save_model(world_, trainer_.model(), o_.save);
+  progress_.finish();
+  if (first()) tell();
+  watch_.report();
+}
+
+void Session::tell() const {
+  const char* unit = corpus_.train.is_text() ? "byte" : "token";
+  fmt::print("\nloss by step\n{}", draw_curve(losses_));
+  fmt::print("held-out loss {:.4f} nats per {} ({:.3f} bits), over {} windows of {} {}s\n", held_out_, unit,
+             held_out_ / std::log(2.0), held_out_windows_, o_.model.seq, unit);
+  if (skipped_) fmt::print("{} steps were left out, because a number was not finite\n", skipped_);
+  if (!o_.save.empty()) fmt::print("saved {}\n", o_.save);
+}
+
+}  // namespace gpt

@@ -107,7 +107,7 @@ TEST_CASE("what cannot be read has exit code 1, help 0") {
   CHECK(std::get<int>(parse({"train", "--no-such-option"})) == 1);
   CHECK(std::get<int>(parse({"train", "--layers", "two"})) == 1);
   CHECK(std::get<int>(parse({"train", "--compare", "double"})) == 1);
-  CHECK(std::get<int>(parse({"train", "--dtype", "f16"})) == 1);
+  CHECK(std::get<int>(parse({"train", "--dtype", "f8"})) == 1);
   CHECK(std::get<int>(parse({"generate"})) == 1);
   CHECK(std::get<int>(parse({})) == 1);
   CHECK(std::get<int>(parse({"--help"})) == 0);

@@ -23,6 +23,19 @@ std::string bar(int64_t step, int64_t steps) {
   return fmt::format("[{:<{}}]", std::string(full, '='), kBar);
 }
 
+// The lines of steps 1 to `last`; what a run that died had written behind its last checkpoint, or half written, is not
+// among them.
+std::vector<std::string> lines_up_to(const std::string& path, int64_t last) {
+  std::vector<std::string> out;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    auto parsed = nlohmann::json::parse(line, nullptr, false);
+    if (parsed.is_object() && parsed.value("step", int64_t{0}) >= 1 && parsed.value("step", int64_t{0}) <= last)
+      out.push_back(line);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string to_json(const StepRecord& r) {
@@ -47,9 +60,12 @@ std::string to_text(const StepRecord& r, int64_t steps) {
   return text;
 }
 
-LogFile::LogFile(const std::string& path) : path_(path) {
+LogFile::LogFile(const std::string& path, int64_t done) : path_(path) {
   if (path.empty()) return;
+  std::vector<std::string> kept = done > 0 ? lines_up_to(path, done) : std::vector<std::string>{};
   file_.open(path);
+  for (const std::string& line : kept) file_ << line << '\n';
+  file_.flush();
   if (!file_) throw cleave::FileError(fmt::format("--log: {} cannot be written", path));
 }
 

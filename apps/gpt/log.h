@@ -32,8 +32,9 @@ std::string to_text(const StepRecord& record, int64_t steps);
 /// A file of JSON lines, each written out at once.
 class LogFile {
  public:
-  /// An empty path writes nothing. Throws FileError if the file cannot be made.
-  explicit LogFile(const std::string& path);
+  /// An empty path writes nothing. A run that goes on behind step `done` keeps the lines of steps up to it that the
+  /// file has, and no others. Throws FileError if the file cannot be made.
+  explicit LogFile(const std::string& path, int64_t done = 0);
   /// Throws FileError if the line cannot be written.
   void write(const StepRecord& record);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <limits>
 
 #include "apps/temporary_folder.h"
@@ -53,6 +54,25 @@ TEST_CASE("a line of the log has the fields that programs read") {
     "comm": [{"phase": "backward", "axis": "tp", "kind": "all_reduce", "bytes": 64, "count": 2}]})"));
   r.held_out = 2.25;
   CHECK(nlohmann::json::parse(to_json(r)).at("held_out") == 2.25);
+}
+
+TEST_CASE("a log that is gone on with keeps the steps that were done, and nothing half written") {
+  gpt::test::TemporaryFolder folder;
+  std::string path = folder.path("log");
+  {
+    LogFile log(path);
+    for (int64_t step = 1; step <= 5; ++step) log.write({.step = step, .loss = 1.0 / static_cast<double>(step)});
+  }
+  std::ofstream(path, std::ios::app) << R"({"step":6,"lo)";
+  {
+    LogFile log(path, 3);
+    log.write({.step = 4, .loss = 9});
+  }
+  std::ifstream in(path);
+  std::vector<double> losses;
+  for (std::string line; std::getline(in, line);) losses.push_back(nlohmann::json::parse(line).at("loss"));
+  CHECK(losses == std::vector<double>{1, 0.5, 1.0 / 3, 9});
+  CHECK_NOTHROW(LogFile(folder.path("new"), 3));
 }
 
 TEST_CASE("the log file has a line per step; one that cannot be made is an error") {

@@ -38,7 +38,8 @@ struct UpdateOptions {
 struct SafetyOptions {
   std::string checkpoints = {};     ///< folder; "": none
   int64_t every = 0;                ///< steps between checkpoints; 0: at the end only
-  int64_t keep = 2;                 ///< newest checkpoints
+  int64_t keep = 2;                 ///< newest checkpoints; 0: all
+  int64_t stop_at = 0;              ///< end behind this step, with a checkpoint; 0: behind the last
   bool background = true;           ///< write while training goes on
   std::string resume = {};          ///< "", "auto" or a checkpoint
   int64_t restarts = 0;             ///< of the run, after a failure

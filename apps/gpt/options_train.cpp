@@ -54,6 +54,8 @@ void add_safety(CLI::App& app, SafetyOptions& o) {
   app.add_option("--checkpoints", o.checkpoints, "folder to keep checkpoints in")->group(group);
   app.add_option("--checkpoint-every", o.every, "steps between checkpoints [0: at the end]")->group(group);
   app.add_option("--keep", o.keep, "newest checkpoints to keep; 0: all")->capture_default_str()->group(group);
+  app.add_option("--stop-at", o.stop_at, "end behind this step, with a checkpoint to go on from [0: the last]")
+      ->group(group);
   app.add_flag("--background,!--no-background", o.background, "write checkpoints while training goes on [on]")
       ->group(group);
   app.add_option("--resume", o.resume,
@@ -118,10 +120,12 @@ void check(const UpdateOptions& o) {
 void check(const SafetyOptions& o) {
   require(o.every >= 0, "--checkpoint-every", static_cast<double>(o.every), "at least 0");
   require(o.keep >= 0, "--keep", static_cast<double>(o.keep), "at least 0");
+  require(o.stop_at >= 0, "--stop-at", static_cast<double>(o.stop_at), "at least 0");
   require(o.restarts >= 0, "--restarts", static_cast<double>(o.restarts), "at least 0");
   require(o.max_skips >= 1, "--max-skips", static_cast<double>(o.max_skips), "at least 1");
-  if (o.checkpoints.empty() && (o.every > 0 || o.resume == "auto" || o.restarts > 0))
-    throw cleave::ValueError("--checkpoint-every, --resume auto and --restarts need a folder: --checkpoints DIR");
+  if (o.checkpoints.empty() && (o.every > 0 || o.stop_at > 0 || o.resume == "auto" || o.restarts > 0))
+    throw cleave::ValueError(
+        "--checkpoint-every, --stop-at, --resume auto and --restarts need a folder: --checkpoints DIR");
 }
 
 void check(const TrainOptions& o, const WatchOptions& w) {

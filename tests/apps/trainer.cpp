@@ -109,6 +109,23 @@ TEST_CASE("ranks whose tokens do not count, and parts, on every kind of mesh") {
   }
 }
 
+TEST_CASE("windows split over ranks, by rows or along the sequence, have the loss and the gradients of one device") {
+  Trainer single(options_for(), {});
+  const std::vector<int64_t> valid = {6, 3, 0, 5, 1, 6, 2};
+  double loss = item<double>(single.gradients(batch_in_parts(valid, {7}, single), 1));
+  auto expected = gradients_of(single);
+  for (const char* layout : {"-, cp", "cp, -"}) {
+    dist::run_ranks({.ranks = 2}, [&](dist::World& world) {
+      Placement placement{dist::DeviceMesh(world, {{"cp", 2}}), "cp", {.forward = {{"input", {layout}}}}};
+      Trainer split(options_for(), placement);
+      Batch batch = batch_in_parts(valid, {3, 4}, split);
+      CHECK(to_string(batch.parts[0].ids.layout()) == layout);
+      CHECK(item<double>(split.gradients(batch, 1)) == doctest::Approx(loss).epsilon(1e-12));
+      check_close(gradients_of(split), expected);
+    });
+  }
+}
+
 TEST_CASE("no token counts: the loss and all gradients are zero") {
   Trainer trainer(options_for(), {});
   CHECK(item<double>(trainer.gradients(batch_in_parts({0, 0, 0}, {1, 2}, trainer), 1)) == 0);

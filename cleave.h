@@ -41,6 +41,7 @@
 #include <cleave/ops/index.h>
 #include <cleave/ops/inplace.h>
 #include <cleave/ops/join.h>
+#include <cleave/ops/linear_cross_entropy.h>
 #include <cleave/ops/matmul.h>
 #include <cleave/ops/normalization.h>
 #include <cleave/ops/observer.h>
@@ -69,6 +70,7 @@
 #include <cleave/nn/parameter.h>
 #include <cleave/nn/plan.h>
 #include <cleave/nn/profile.h>
+#include <cleave/nn/recompute.h>
 #include <cleave/nn/shard.h>
 #include <cleave/nn/value_and_grad.h>
 

@@ -37,13 +37,14 @@ class Engine {
     }
   }
 
-  /// Counts the terms that each leaf is to get from what `edges` lead to.
-  void expect(std::span<const Edge> edges) {
+  /// Counts the terms that each leaf is to get from what `edges` lead to, through nodes made after number `from`.
+  void expect(std::span<const Edge> edges, uint64_t from = 0) {
     std::unordered_set<const Node*> seen;
     std::vector<const Node*> open;
     auto follow = [&](const Edge& edge) {
       if (edge.leaf.defined()) ++awaited_[edge.leaf.impl()];
-      if (edge.node && seen.insert(edge.node.get()).second) open.push_back(edge.node.get());
+      const Node* node = edge.node.get();
+      if (node && node->sequence() > from && seen.insert(node).second) open.push_back(node);
     };
     for (const Edge& edge : edges) follow(edge);
     while (!open.empty()) {
@@ -58,7 +59,14 @@ class Engine {
       running_ = queue_.top();
       queue_.pop();
       running_->queued = false;
-      run_node(*running_.get());
+      if (!running_->runs)
+        throw GradError("[" + std::string(running_->name()) +
+                        "] its result left a function that nn::checkpoint ran without keeping what backward needs; "
+                        "let the function return it");
+      if (running_->recomputes())
+        recompute(*running_.get());
+      else
+        run_node(*running_.get());
       if (!options_.retain_graph) running_->release_saved();
       running_ = {};
     }
@@ -92,6 +100,32 @@ class Engine {
     }
     for (size_t i = 0; i < gradients.size(); ++i)
       if (node.inputs[i].live()) deliver(node.inputs[i], std::move(gradients[i]));
+  }
+
+  // The node's terms go on, unmerged, through what computed its outputs again. That is newer than all that waits here,
+  // so it runs next: in the order in which it would have run had it been kept.
+  void recompute(Node& node) {
+    std::vector<Slots> terms;
+    for (OutputInfo& o : node.outputs) terms.push_back(std::exchange(o.slots, {}));
+    node.last_run = !options_.retain_graph;
+    uint64_t before = Node::newest();
+    std::vector<Tensor> results = node.recompute();
+    std::vector<Edge> starts;
+    for (size_t i = 0; i < terms.size(); ++i)
+      if (!terms[i].empty()) starts.push_back(edge_of(results[i]));
+    results.clear();
+    if (options_.completed) {
+      for (const Edge& edge : node.inputs)
+        if (edge.leaf.defined()) --awaited_[edge.leaf.impl()];
+      expect(starts, before);
+    }
+    auto start = starts.begin();
+    for (Slots& t : terms) {
+      if (t.empty()) continue;
+      const Edge& edge = *start++;
+      edge.node->outputs[static_cast<size_t>(edge.output)].slots.take(std::move(t));
+      if (!std::exchange(edge.node->queued, true)) queue_.push(edge.node);
+    }
   }
 
   void deliver_to_leaf(const Tensor& leaf, Cotangent&& gradient) {
@@ -128,13 +162,7 @@ std::vector<Tensor> run_backward(std::span<const Root> roots, const EngineOption
   Engine engine(options);
   std::vector<Edge> starts;
   starts.reserve(roots.size());
-  for (const Root& root : roots) {
-    const detail::AutogradMeta& m = *root.tensor.impl()->autograd;
-    Edge& edge = starts.emplace_back();
-    edge.node = m.producer;
-    edge.output = m.output;
-    if (!m.producer) edge.leaf = root.tensor;
-  }
+  for (const Root& root : roots) starts.push_back(edge_of(root.tensor));
   if (options.completed) engine.expect(starts);
   for (size_t i = 0; i < roots.size(); ++i) engine.deliver(starts[i], Cotangent(roots[i].cotangent));
   starts.clear();  // a node goes when it has run

@@ -4,7 +4,7 @@
 
 namespace cleave {
 namespace {
-thread_local bool enabled = true;
+thread_local bool enabled = true, saving = true;
 }
 
 bool grad_enabled() { return enabled; }
@@ -12,5 +12,8 @@ NoGrad::NoGrad() : before_(std::exchange(enabled, false)) {}
 NoGrad::~NoGrad() { enabled = before_; }
 EnableGrad::EnableGrad() : before_(std::exchange(enabled, true)) {}
 EnableGrad::~EnableGrad() { enabled = before_; }
+bool saving_enabled() { return saving; }
+RecordOnly::RecordOnly() : before_(std::exchange(saving, false)) {}
+RecordOnly::~RecordOnly() { saving = before_; }
 
 }  // namespace cleave

@@ -17,6 +17,19 @@ class NoGrad {
   bool before_;
 };
 
+/// While it lives, nodes that are recorded keep no tensors: they tell what depends on what, and cannot run.
+class RecordOnly {
+ public:
+  RecordOnly();
+  ~RecordOnly();
+  RecordOnly(const RecordOnly&) = delete;
+  RecordOnly& operator=(const RecordOnly&) = delete;
+
+ private:
+  bool before_;
+};
+bool saving_enabled();
+
 /// Records again inside a NoGrad scope.
 class EnableGrad {
  public:

@@ -1,5 +1,6 @@
 #include <cleave/autograd/grad_mode.h>
 #include <cleave/autograd/memo.h>
+#include <cleave/autograd/node.h>
 #include <cleave/core/tensor_impl.h>
 
 #include <unordered_map>
@@ -34,6 +35,16 @@ Table& table() {
   return owner.table;
 }
 
+thread_local std::vector<NodeRange> forgotten;
+
+bool is_forgotten(const Tensor& result) {
+  if (forgotten.empty() || !result.has_producer()) return false;
+  uint64_t made = result.impl()->autograd->producer->sequence();
+  for (const auto& [first, last] : forgotten)
+    if (made >= first && made < last) return true;
+  return false;
+}
+
 thread_local MemoScope* innermost = nullptr;
 
 // A result is taken only if nothing of it has begun to die: another thread may hold the last reference.
@@ -53,7 +64,8 @@ Tensor recall(const Tensor& x, const LayoutData* to) {
   for (const Entry& e : it->second) {
     if (e.to != to || e.grad != taped(x) || e.source_version != x.version()) continue;
     if (e.result->storage->version() != e.result_version) continue;
-    if (try_retain(e.result)) return Tensor(e.result);
+    if (!try_retain(e.result)) continue;
+    if (Tensor known(e.result); !is_forgotten(known)) return known;
   }
   return {};
 }
@@ -66,6 +78,10 @@ void remember(const Tensor& x, const LayoutData* to, const Tensor& result) {
   x.impl()->memoised = result.impl()->memoised = true;
   if (innermost) innermost->kept_.push_back(result);
 }
+
+ForgetNodes::ForgetNodes(std::vector<NodeRange> ranges) : before_(std::exchange(forgotten, std::move(ranges))) {}
+ForgetNodes::~ForgetNodes() { forgotten = std::move(before_); }
+const std::vector<NodeRange>& ForgetNodes::current() { return forgotten; }
 
 MemoScope::MemoScope() : outer_(std::exchange(innermost, this)) {}
 MemoScope::~MemoScope() { innermost = outer_; }

@@ -37,20 +37,22 @@ NodeRef::~NodeRef() {
 }
 
 uint64_t Node::next_sequence() { return ++last_sequence; }
+uint64_t Node::newest() { return last_sequence; }
 
-void Node::add_input(const Tensor& x) {
+Edge edge_of(const Tensor& x) {
   Edge edge;
-  if (x.defined() && x.requires_grad()) {
-    detail::AutogradMeta& m = *x.impl()->autograd;
-    if (m.producer) {
-      edge.node = m.producer;
-      edge.output = m.output;
-    } else {
-      edge.leaf = x;
-    }
+  if (!x.defined() || !x.requires_grad()) return edge;
+  detail::AutogradMeta& m = *x.impl()->autograd;
+  if (m.producer) {
+    edge.node = m.producer;
+    edge.output = m.output;
+  } else {
+    edge.leaf = x;
   }
-  inputs.push_back(std::move(edge));
+  return edge;
 }
+
+void Node::add_input(const Tensor& x) { inputs.push_back(edge_of(x)); }
 
 void Node::add_output(const Tensor& y, bool requires_grad) {
   const detail::TensorImpl& impl = *y.impl();

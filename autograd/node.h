@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include <cleave/autograd/grad_mode.h>
 #include <cleave/autograd/gradient_rules.h>
 #include <cleave/autograd/slots.h>
 #include <cleave/core/tensor_impl.h>
@@ -63,6 +64,8 @@ class Node {
   const char* name() const { return name_; }
   Producer kind() const { return kind_; }
   uint64_t sequence() const { return sequence_; }
+  /// The number of the newest node of this rank.
+  static uint64_t newest();
 
   /// Records `x` as the next input: an edge to its producer or to it as a leaf, or no edge.
   void add_input(const Tensor& x);
@@ -72,12 +75,18 @@ class Node {
   /// Gradients of the inputs (undefined where the edge is dead or nothing flows) from completed cotangents (undefined:
   /// zero). Values are this rank's blocks as plain tensors.
   virtual std::vector<Cotangent> backward(std::span<const Cotangent> outputs) = 0;
+  /// Whether it has no backward of its own, but computes its outputs again: their terms go on through what `recompute`
+  /// records.
+  virtual bool recomputes() const { return false; }
+  /// The outputs again, by position, on the tape.
+  virtual std::vector<Tensor> recompute() { return {}; }
   /// Lets go of saved tensors; `backward` throws GradError from then on.
   virtual void release_saved() = 0;
 
   std::vector<Edge> inputs;
   std::vector<OutputInfo> outputs;
-  bool queued = false;    // during a backward run
+  const bool runs = saving_enabled();  // else it was recorded to be looked at only
+  bool queued = false;                 // during a backward run
   bool last_run = false;  // this backward is the only one to come: saved tensors may be taken and written over
 
  protected:
@@ -98,6 +107,7 @@ struct SavedTensor {
   Tensor value;
   uint32_t version = 0;
   void save(const Tensor& x) {
+    if (!saving_enabled()) return;
     value = x;
     version = x.version();
   }
@@ -109,6 +119,8 @@ struct SavedTensor {
 /// from R to P.
 void keep_on_first(Cotangent& cotangent, const LayoutData* layout, AxisMask axes);
 
+/// Where the gradient of `x` goes: nowhere if it does not require grad.
+Edge edge_of(const Tensor& x);
 /// The meta of `x`, made if it has none.
 detail::AutogradMeta& meta(const Tensor& x);
 /// Whether an operation on these inputs is to be recorded.

@@ -57,6 +57,15 @@ void Slots::add(Cotangent term, bool widen) {
   terms_.push_back({std::move(term), owned});
 }
 
+void Slots::take(Slots&& other) {
+  if (terms_.empty()) {
+    terms_ = std::move(other.terms_);
+  } else {
+    for (Term& t : other.terms_) add(std::move(t.value));
+  }
+  other.terms_.clear();
+}
+
 Cotangent Slots::sum(const LayoutData* layout) {
   AxisMask mask = any();
   Cotangent out{{}, mask};

@@ -23,6 +23,9 @@ class Slots {
   /// Adds a term; never communicates. `widen`: keep the sum of a bf16 or f16 term in f32.
   void add(Cotangent term, bool widen = false);
 
+  /// Adds the terms of `other` as they are, in their order.
+  void take(Slots&& other);
+
   /// The sum of all terms as one, partial on `any()`: terms that lack an axis count on its first rank only.
   Cotangent sum(const LayoutData* layout);
   /// `sum` with the axes outside `target` all-reduced in one collective, for `label`. Communicates if there are any.

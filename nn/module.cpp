@@ -66,6 +66,7 @@ void ModuleCall::begin() {
   memo_.emplace();
   gathers_.emplace();
   if (module_.is_sharded()) mesh_.emplace(module_.mesh());
+  note_modes(module_);
 }
 
 void ModuleCall::end() {

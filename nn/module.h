@@ -13,6 +13,7 @@
 #include <cleave/nn/gather.h>
 #include <cleave/nn/module_base.h>
 #include <cleave/nn/observer.h>
+#include <cleave/nn/recompute.h>
 #include <cleave/nn/tensors.h>
 
 namespace cleave::nn {
@@ -61,9 +62,35 @@ class Module : public ModuleBase {
  public:
   /// `forward(args...)`: tensors (also in vectors, pairs, tuples) are first brought to the plan's input layouts, the
   /// results to its output layouts, which may communicate; other arguments pass through. Throws LayoutError for a plain
-  /// tensor that goes into a sharded module whose plan does not name its layout.
+  /// tensor that goes into a sharded module whose plan does not name its layout. A module that `recomputes()` is called
+  /// by `checkpoint`; ValueError if it takes an argument that cannot be copied.
   template <class... A>
   auto operator()(A&&... args) const {
+    if (recomputes()) [[unlikely]] {
+      if constexpr ((detail::can_keep<A> && ...))
+        return checkpoint([this](auto&&... given) { return call(std::forward<decltype(given)>(given)...); },
+                          std::forward<A>(args)...);
+      else
+        detail::refuse_to_keep(*this);
+    }
+    return call(std::forward<A>(args)...);
+  }
+
+  std::span<const char* const> input_names() const override {
+    if constexpr (requires { Self::inputs.data(); })
+      return {Self::inputs.data(), Self::inputs.size()};
+    else
+      return {};
+  }
+  bool callable() const override { return true; }
+
+ protected:
+  Module() = default;
+  Module(ModuleBase* parent, std::string name) : ModuleBase(parent, std::move(name)) {}
+
+ private:
+  template <class... A>
+  auto call(A&&... args) const {
     detail::ModuleCall call(*this);
     auto inputs = detail::placed_arguments(call, std::forward<A>(args)...);
     call.begin();
@@ -83,18 +110,6 @@ class Module : public ModuleBase {
       return result;
     }
   }
-
-  std::span<const char* const> input_names() const override {
-    if constexpr (requires { Self::inputs.data(); })
-      return {Self::inputs.data(), Self::inputs.size()};
-    else
-      return {};
-  }
-  bool callable() const override { return true; }
-
- protected:
-  Module() = default;
-  Module(ModuleBase* parent, std::string name) : ModuleBase(parent, std::move(name)) {}
 };
 
 }  // namespace cleave::nn

@@ -144,6 +144,9 @@ void detail::place_module(ModuleBase& module, const dist::MeshState* mesh, PortL
   module.outputs_ = std::move(outputs);
 }
 
+void detail::set_training(ModuleBase& module, bool on) { module.training_ = on; }
+void detail::set_recomputes(ModuleBase& module, bool on) { module.recomputes_ = on; }
+
 void materialize(ModuleBase& model) {
   auto make = [](detail::ParameterState& state) {
     if (state.deferred) detail::replace_tensor(state, detail::make_elements(state, nullptr));

@@ -32,6 +32,9 @@ using PortLayouts = std::vector<std::pair<std::string, dist::Layout>>;
 namespace detail {
 /// Makes `module` (not those below) run on `mesh` between these layouts.
 void place_module(ModuleBase& module, const dist::MeshState* mesh, PortLayouts inputs, PortLayouts outputs);
+/// Sets a mode of `module`, not of those below.
+void set_training(ModuleBase& module, bool on);
+void set_recomputes(ModuleBase& module, bool on);
 }  // namespace detail
 
 /// The parent of all modules: a name, a parent, children, parameters and buffers. Members register themselves with the
@@ -70,6 +73,8 @@ class ModuleBase {
   void eval() { train(false); }
   bool training() const { return training_; }
   void zero_grad() const;
+  /// Whether backward computes it again instead of keeping its intermediate tensors: see set_recompute.
+  bool recomputes() const { return recomputes_; }
 
   bool is_sharded() const { return mesh_ != nullptr; }
   /// Throws LayoutError unless sharded.
@@ -92,6 +97,8 @@ class ModuleBase {
   friend class Parameter;
   friend class Buffer;
   friend void detail::place_module(ModuleBase&, const dist::MeshState*, PortLayouts, PortLayouts);
+  friend void detail::set_training(ModuleBase&, bool);
+  friend void detail::set_recomputes(ModuleBase&, bool);
   void require_free(const std::string& name) const;
   void add(detail::Member member, bool buffer);
   void collect(const std::string& prefix, bool buffers, std::vector<detail::Member>& out) const;
@@ -100,7 +107,7 @@ class ModuleBase {
   std::string name_, path_;
   std::vector<ModuleBase*> children_;
   std::vector<detail::Member> parameters_, buffers_;
-  bool training_ = true;
+  bool training_ = true, recomputes_ = false;
   const dist::MeshState* mesh_ = nullptr;
   PortLayouts inputs_, outputs_;
 };

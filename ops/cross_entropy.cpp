@@ -6,6 +6,7 @@
 #include <cleave/ops/binary.h>
 #include <cleave/ops/cast.h>
 #include <cleave/ops/cross_entropy.h>
+#include <cleave/ops/internal/class_loss.h>
 #include <cleave/ops/internal/letters.h>
 #include <cleave/ops/op.h>
 #include <cleave/ops/reduce.h>
@@ -122,14 +123,6 @@ int64_t class_dim(const Tensor& x, const Tensor& target) {
   return dim;
 }
 
-// One all-reduce for all the sums at once.
-Tensor resolved(const Tensor& x) {
-  if (!x.is_distributed() || !x.impl()->layout->partial) return x;
-  dist::LayoutData content = *x.impl()->layout;
-  content.partial = 0;
-  return autograd::redistribute_taped(x, content.mesh->intern(content), "cross_entropy");
-}
-
 Tensor reduce_rows(const Tensor& loss, const Tensor& valid, std::string_view reduction) {
   if (reduction == "none") return loss;
   Tensor total = sum(loss);
@@ -140,28 +133,51 @@ Tensor reduce_rows(const Tensor& loss, const Tensor& valid, std::string_view red
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& options) {
+void class_loss::check(const char* op, const CrossEntropyOptions& options) {
   if (options.reduction != "mean" && options.reduction != "sum" && options.reduction != "none")
-    throw ValueError(op_message("cross_entropy", "reduction is \"" + std::string(options.reduction) +
-                                                     "\"; it must be \"mean\", \"sum\" or \"none\""));
-  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
     throw ValueError(op_message(
-        "cross_entropy", "label_smoothing is " + std::to_string(options.label_smoothing) + "; it must lie in [0, 1]"));
-  int64_t dim = class_dim(x, target), classes = x.shape()[dim];
+        op, "reduction is \"" + std::string(options.reduction) + "\"; it must be \"mean\", \"sum\" or \"none\""));
+  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
+    throw ValueError(
+        op_message(op, "label_smoothing is " + std::to_string(options.label_smoothing) + "; it must lie in [0, 1]"));
+}
+
+Tensor class_loss::of_terms(const Tensor& lse, const Tensor& logit, const Tensor& total, int64_t classes,
+                            const Tensor& target, const CrossEntropyOptions& options) {
   double eps = options.label_smoothing;
+  Tensor loss = lse - logit;
+  if (eps > 0) loss = loss * (1 - eps) + (lse - total * (1.0 / static_cast<double>(classes))) * eps;
+  if (options.z_loss != 0) loss = loss + square(lse) * options.z_loss;
+  Tensor valid = ne(target, options.ignore_index);
+  return reduce_rows(masked_fill(loss, logical_not(valid), 0.0), valid, options.reduction);
+}
+
+Tensor class_loss::resolved(const Tensor& x, const char* op) {
+  if (!x.is_distributed() || !x.impl()->layout->partial) return x;
+  dist::LayoutData content = *x.impl()->layout;
+  content.partial = 0;
+  return autograd::redistribute_taped(x, content.mesh->intern(content), op);
+}
+
+Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& options) {
+  class_loss::check("cross_entropy", options);
+  int64_t dim = class_dim(x, target), classes = x.shape()[dim];
+  bool smooth = options.label_smoothing > 0;
   Tensor shift;
   {
     NoGrad off;
     shift = amax(x, dim, true);
   }
-  ops::TermAttributes a{dim, eps > 0 ? 3 : 2, classes, options.ignore_index, 0};
-  Tensor terms = resolved(apply(ops::cross_entropy_terms, a, x, shift, target));
+  ops::TermAttributes a{dim, smooth ? 3 : 2, classes, options.ignore_index, 0};
+  Tensor terms = class_loss::resolved(apply(ops::cross_entropy_terms, a, x, shift, target), "cross_entropy");
   Tensor lse = log(select(terms, 0, 0)) + cast(squeeze(shift, dim), terms.dtype());
-  Tensor loss = lse - select(terms, 0, 1);
-  if (eps > 0) loss = loss * (1 - eps) + (lse - select(terms, 0, 2) * (1.0 / static_cast<double>(classes))) * eps;
-  if (options.z_loss != 0) loss = loss + square(lse) * options.z_loss;
-  Tensor valid = ne(target, options.ignore_index);
-  return reduce_rows(masked_fill(loss, logical_not(valid), 0.0), valid, options.reduction);
+  return class_loss::of_terms(lse, select(terms, 0, 1), smooth ? select(terms, 0, 2) : Tensor(), classes, target,
+                              options);
+}
+
+Tensor count_valid(const Tensor& target, int64_t ignore_index) {
+  NoGrad off;
+  return class_loss::resolved(sum(ne(target, ignore_index)), "count_valid");
 }
 
 }  // namespace cleave

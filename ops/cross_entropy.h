@@ -19,4 +19,9 @@ struct CrossEntropyOptions {
 /// IndexError for a target outside [0, V) that is not ignore_index.
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& options = {});
 
+/// How many targets are not `ignore_index`, over all ranks: an i64 scalar, R on every axis. Communicates if the targets
+/// are split. The mean over several micro-batches is the sum of their `reduction = "sum"` losses over the sum of these
+/// counts (and over 1 if that is 0); a mean of their means would weigh tokens unequally.
+Tensor count_valid(const Tensor& target, int64_t ignore_index = -100);
+
 }  // namespace cleave

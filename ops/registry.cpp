@@ -19,6 +19,7 @@
   OP(layer_norm) OP(rms_norm) \
   OP(dropout) \
   OP(cross_entropy_terms) \
+  OP(linear_cross_entropy_terms) \
   OP(attention) \
   OP(rope)
 // clang-format on

@@ -139,6 +139,22 @@ def losses():
          x=normal(5, 7), target=some)
 
 
+def linear_losses():
+    global rng
+    shared, rng = rng, np.random.default_rng(7)  # numbers of its own: the others' stay what they are
+    some = torch.tensor([[3, -100, 0], [6, 6, 2]])
+
+    def rows(x, w, t, **options):
+        return F.cross_entropy((x @ w.T).flatten(0, 1), t.flatten(), **options)
+
+    case("linear_cross_entropy_mean", rows, x=normal(2, 3, 4), weight=normal(7, 4), target=some)
+    case("linear_cross_entropy_smooth", lambda x, w, t: rows(x, w, t, reduction="sum", label_smoothing=0.1), x=normal(2, 3, 4), weight=normal(7, 4),
+         target=some)
+    case("linear_cross_entropy_z", lambda x, w, t: rows(x, w, t, reduction="none").view(2, 3) + 0.01 * (t >= 0) * (x @ w.T).logsumexp(-1) ** 2,
+         x=normal(2, 3, 4, scale=3.0), weight=normal(7, 4), target=some)
+    rng = shared
+
+
 def attention():
     def sdpa(**options):
         return lambda q, k, v, *mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask[0] if mask else None, **options)
@@ -192,7 +208,7 @@ def optimizers():
             write(f"p{step}", p)
 
 
-for group in (unary, binary, reductions, products, rows, indexing, losses, attention, rotary, optimizers):
+for group in (unary, binary, reductions, products, rows, indexing, losses, linear_losses, attention, rotary, optimizers):
     group()
 head = f"# Made by make_goldens.py with Python {sys.version.split()[0]}, PyTorch {torch.__version__}, NumPy {np.__version__}."
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "goldens.txt")

@@ -2,8 +2,8 @@
 #include <cleave/ops/activation.h>
 #include <cleave/ops/attention.h>
 #include <cleave/ops/binary.h>
-#include <cleave/ops/cross_entropy.h>
 #include <cleave/ops/index.h>
+#include <cleave/ops/linear_cross_entropy.h>
 #include <cleave/ops/matmul.h>
 #include <cleave/ops/normalization.h>
 #include <cleave/ops/reduce.h>
@@ -47,6 +47,12 @@ Entry of_x(const char* name, std::function<Tensor(const Tensor&)> f, double tole
 }
 Entry loss(const char* name, CrossEntropyOptions options) {
   return {name, {"x", "target"}, [options](const Args& a) { return cross_entropy(a[0], a[1], options); }};
+}
+Entry linear_loss(const char* name, LinearCrossEntropyOptions options) {
+  options.chunk = 4;
+  return {name, {"x", "weight", "target"}, [options](const Args& a) {
+            return linear_cross_entropy(a[0], a[1], a[2], options);
+          }};
 }
 Entry attention(const char* name, AttentionOptions options, bool mask = false) {
   Entry e{name, {"q", "k", "v"}, [options](const Args& a) {
@@ -145,6 +151,9 @@ std::vector<Entry> entries() {
       loss("cross_entropy_dims", {.label_smoothing = 0.2}),
       loss("cross_entropy_large", {}),
       loss("cross_entropy_z", {.z_loss = 0.01}),
+      linear_loss("linear_cross_entropy_mean", {}),
+      linear_loss("linear_cross_entropy_smooth", {{.reduction = "sum", .label_smoothing = 0.1}}),
+      linear_loss("linear_cross_entropy_z", {{.reduction = "none", .z_loss = 0.01}}),
       attention("attention", {}),
       attention("attention_causal", {.is_causal = true}),
       attention("attention_grouped", {.is_causal = true}),

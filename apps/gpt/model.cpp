@@ -5,6 +5,7 @@
 #include <cleave/ops/binary.h>
 #include <cleave/ops/creation.h>
 #include <cleave/ops/cross_entropy.h>
+#include <cleave/ops/linear_cross_entropy.h>
 #include <cleave/ops/matmul.h>
 #include <cleave/ops/normalization.h>
 #include <cleave/ops/view.h>
@@ -71,6 +72,7 @@ Head::Head(nn::ModuleBase* parent, std::string name, const Config& c, const nn::
 Tensor Head::forward(const Tensor& x) const { return cleave::linear(x, weight); }
 
 Tensor Head::forward(const Tensor& x, const Tensor& targets) const {
+  if (loss_chunk > 0) return cleave::linear_cross_entropy(x, weight, targets, {{.reduction = "sum"}, loss_chunk});
   return cleave::cross_entropy(cleave::transpose(cleave::linear(x, weight), 1, 2), targets, {.reduction = "sum"});
 }
 

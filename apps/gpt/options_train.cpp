@@ -25,8 +25,8 @@ void add_step(CLI::App& app, StepOptions& o) {
       ->group(group);
   app.add_option("--loss-scale", o.loss_scale, "of f16 [0: as large as gradients allow]")->group(group);
   app.add_option("--recompute", o.recompute,
-                 "modules, or patterns of them, whose activations are made again in backward instead of kept, e.g. "
-                 "'blocks.*'")
+                 "modules, or patterns of them, whose activations are made again in backward instead of kept: "
+                 "'blocks.*.mlp', or all blocks: all")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->delimiter(',')
       ->group(group);

@@ -5,6 +5,7 @@
 #include <cleave/core/error.h>
 #include <cleave/core/random.h>
 #include <cleave/nn/build.h>
+#include <cleave/nn/recompute.h>
 #include <cleave/nn/shard.h>
 #include <cleave/ops/binary.h>
 #include <cleave/ops/host.h>
@@ -64,7 +65,13 @@ Trainer::Trainer(const TrainOptions& options, const Placement& placement)
       placement_(placement),
       model_(build(options)),
       optimizer_(placed_optimizer(model_, placement, options)),
-      schedule_(make_schedule(options)) {}
+      schedule_(make_schedule(options)) {
+  model_.head.loss_chunk = options.step.loss_chunk;
+  if (options.step.recompute == std::vector<std::string>{"all"})
+    nn::set_full_recompute(model_);
+  else
+    nn::set_recompute(model_, options.step.recompute);
+}
 
 cleave::dist::Layout Trainer::token_layout() const {
   if (!placement_.mesh) return {};

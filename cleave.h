@@ -73,6 +73,7 @@
 #include <cleave/nn/recompute.h>
 #include <cleave/nn/shard.h>
 #include <cleave/nn/value_and_grad.h>
+#include <cleave/nn/zero.h>
 
 #include <cleave/optim/adam.h>
 #include <cleave/optim/clip.h>

@@ -4,6 +4,7 @@
 #include <cleave/core/primitives.h>
 #include <cleave/dist/launch.h>
 #include <cleave/dist/mesh_state.h>
+#include <cleave/dist/redistribute/bucket.h>
 #include <cleave/dist/redistribution.h>
 
 #include <algorithm>
@@ -11,29 +12,52 @@
 namespace cleave::autograd {
 namespace {
 
-/// A gradient on its way: `reduce` are the axes still to be summed over.
+/// A gradient on its way: `reduce` are the axes still to be summed over; over those of `scatter` each rank gets its
+/// block.
 struct Item {
   Tensor tensor;
   Cotangent gradient;
   const LayoutData *layout, *target;
-  AxisMask reduce = 0;
+  AxisMask reduce = 0, scatter = 0;
   int64_t bytes = 0;  // of a block, from global sizes: every rank cuts buckets alike
   Tensor result = {};
 };
 
 bool same_collective(const Item& a, const Item& b) {
-  return a.layout->mesh == b.layout->mesh && a.reduce == b.reduce &&
+  return a.layout->mesh == b.layout->mesh && a.reduce == b.reduce && a.scatter == b.scatter &&
          a.gradient.value.dtype() == b.gradient.value.dtype();
 }
 
-Tensor as_gradient(const Item& item) {
+// The gradient as it is held now.
+Tensor held(const Item& item) {
   const Tensor& value = item.gradient.value;
-  if (!item.layout) return value;
-  const LayoutData* held = gradient_layout(item.layout, item.gradient.partial);
-  Tensor gradient = detail::make_view(value, value.impl()->view, item.tensor.shape(), held);
+  const LayoutData* layout = gradient_layout(item.layout, item.gradient.partial);
+  Tensor gradient = detail::make_view(value, value.impl()->view, item.tensor.shape(), layout);
   gradient.impl()->absent = item.tensor.impl()->absent;
-  return item.target && item.target != held ? dist::start_redistribution(gradient, item.target, "sync_gradients")
-                                            : gradient;
+  return gradient;
+}
+
+Tensor as_gradient(const Item& item) {
+  if (!item.layout) return item.gradient.value;
+  Tensor gradient = held(item);
+  return item.target && item.target != gradient.impl()->layout
+             ? dist::start_redistribution(gradient, item.target, "sync_gradients")
+             : gradient;
+}
+
+// A gradient that is wanted in a layout of another kind goes there in steps of its own.
+void choose_collectives(Item& item) {
+  AxisMask partial = item.gradient.partial;
+  if (!partial) return;
+  const LayoutData* whole = gradient_layout(item.layout, 0);
+  if (!item.target || item.target == whole) {
+    item.reduce = partial;
+    return;
+  }
+  AxisMask axes = dist::appended_axes(whole, item.target);
+  if (!axes || (axes & ~partial)) return;
+  item.scatter = axes;
+  item.reduce = partial & ~axes;
 }
 
 }  // namespace
@@ -54,7 +78,7 @@ struct GradientMerge::State {
     auto bucket = std::find_if(open.begin(), open.end(), fits);
     if (bucket == open.end()) {
       bucket = open.emplace(open.end());
-    } else if (bucket->bytes + item.bytes > kBucketBytes) {
+    } else if (bucket->bytes + item.bytes > bucket_bytes()) {
       reduce(*bucket);
       *bucket = {};
     }
@@ -72,8 +96,45 @@ struct GradientMerge::State {
     return detail::make_tensor({elements}, like.dtype(), like.device());
   }
 
-  // One all-reduce for a bucket of gradients: packed, reduced, and handed out as views of the bucket.
   void reduce(const Bucket& bucket) {
+    if (items[bucket.items.front()].scatter)
+      scatter(bucket);
+    else
+      reduce_whole(bucket);
+  }
+
+  // A rank outside the mesh has nothing to send.
+  void scatter_absent(const Bucket& bucket) {
+    for (size_t i : bucket.items) {
+      items[i].gradient.partial = 0;
+      finish(items[i]);
+    }
+  }
+
+  // One reduce-scatter for a bucket, then the all-reduce of the blocks over what other axes there are.
+  void scatter(const Bucket& bucket) {
+    std::vector<Tensor> gradients;
+    std::vector<const LayoutData*> targets;
+    const Item& first = items[bucket.items.front()];
+    if (!first.layout->mesh->member()) return scatter_absent(bucket);
+    for (size_t i : bucket.items) {
+      gradients.push_back(held(items[i]));
+      targets.push_back(gradient_layout(items[i].target, items[i].reduce));
+      items[i].gradient.value = {};
+    }
+    dist::Scattered out = dist::reduce_scatter_bucket(gradients, targets, first.scatter, "sync_gradients");
+    gradients.clear();
+    start_reduce_over(out.memory, first.layout, first.reduce, "sync_gradients");
+    for (size_t i = 0; i < bucket.items.size(); ++i) {
+      Item& item = items[bucket.items[i]];
+      const Tensor& block = out.blocks[i];
+      item.result = detail::make_view(block, block.impl()->view, block.shape(), item.target);
+      item.result.impl()->absent = item.tensor.impl()->absent;
+    }
+  }
+
+  // One all-reduce for a bucket of gradients: packed, reduced, and handed out as views of the bucket.
+  void reduce_whole(const Bucket& bucket) {
     int64_t total = 0;
     for (size_t i : bucket.items) total += numel(items[i].gradient.value);
     const Item& first = items[bucket.items.front()];
@@ -111,11 +172,10 @@ void GradientMerge::add(const Tensor& tensor, Slots& slots, const LayoutData* ta
   const LayoutData* layout = tensor.impl()->layout;
   Item item{tensor, slots.sum(layout), layout, target};
   slots.clear();
-  // A gradient that is wanted split goes there in one step of its own; the others share all-reduces.
-  if (!target || target == gradient_layout(layout, 0)) item.reduce = item.gradient.partial;
+  choose_collectives(item);
   if (layout)
     item.bytes = numel(tensor.shape()) * size_of(item.gradient.value.dtype()) / layout->mesh->size_of(layout->split());
-  bool shares = item.reduce != 0;
+  bool shares = (item.reduce | item.scatter) != 0;
   if (!shares) state_->finish(item);
   state_->items.push_back(std::move(item));
   if (shares) state_->join(state_->items.size() - 1);

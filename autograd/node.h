@@ -138,6 +138,7 @@ struct AutogradMeta {
   autograd::Slots slots;                              ///< terms not yet synced
   Tensor grad;                                        ///< synced, in the gradient layout
   const dist::LayoutData* gradient_layout = nullptr;  ///< null: the tensor's own, with partial axes reduced
+  bool reduce_early = false;                          ///< to it as soon as backward has the last term
   std::vector<std::function<Tensor(const Tensor&)>> hooks;
 };
 

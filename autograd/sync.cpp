@@ -2,6 +2,7 @@
 #include <cleave/autograd/grad_mode.h>
 #include <cleave/autograd/node.h>
 #include <cleave/autograd/sync.h>
+#include <cleave/core/error.h>
 #include <cleave/core/primitives.h>
 
 namespace cleave {
@@ -31,6 +32,24 @@ void run_hooks(detail::AutogradMeta& m) {
 }
 
 }  // namespace
+
+namespace {
+thread_local bool early_reduction = false;
+thread_local int64_t bucket_limit = kBucketBytes;
+}  // namespace
+
+int64_t bucket_bytes() { return bucket_limit; }
+int64_t set_bucket_bytes(int64_t bytes) {
+  if (bytes < 0)
+    throw ValueError("[set_bucket_bytes] a bucket of " + std::to_string(bytes) + " bytes; pass at least 0");
+  return std::exchange(bucket_limit, bytes);
+}
+
+void note_early_reduction() { early_reduction = true; }
+bool watches_leaves() { return early_reduction || overlapping(); }
+bool reduces_early(const Tensor& leaf) {
+  return overlapping() || (leaf.impl()->autograd && leaf.impl()->autograd->reduce_early);
+}
 
 bool has_pending(const Tensor& leaf) { return leaf.impl()->autograd && !leaf.impl()->autograd->slots.empty(); }
 

@@ -134,6 +134,11 @@ dist::Layout Parameter::gradient_layout() const {
   return own ? dist::Layout(own) : stored;
 }
 
+dist::Layout Parameter::state_layout() const {
+  dist::Layout stored = tensor().layout();
+  return state_->state_layout ? dist::Layout(state_->state_layout) : stored;
+}
+
 void Parameter::set_requires_grad(bool on) { detail::set_requires_grad(tensor(), on); }
 void Parameter::assign(const Tensor& source) const { detail::write(*state_, source); }
 

@@ -1,4 +1,4 @@
-// Parameter: a named tensor that a module learns, with a storage, a use and a gradient layout.
+// Parameter: a named tensor that a module learns, with a storage, a use, a gradient and a state layout.
 #pragma once
 #include <memory>
 #include <string>
@@ -25,6 +25,7 @@ struct ParameterState : std::enable_shared_from_this<ParameterState> {
   cleave::detail::RandomKey key{};
   Tensor tensor;                                   ///< as stored; without elements while deferred
   const dist::LayoutData* use = nullptr;           ///< null: as stored
+  const dist::LayoutData* state_layout = nullptr;  ///< of what an optimizer keeps for it; null: as the optimizer likes
   mutable std::shared_ptr<GatherOrder> gathers{};  ///< of the last pass that this one was gathered first in
 };
 /// Makes the elements of a deferred one, under a layout or plain.
@@ -61,7 +62,10 @@ class Parameter {
   /// Throw LayoutError on a plain parameter.
   dist::Layout layout() const;
   dist::Layout use_layout() const;
+  /// Of `grad()` once it is synced.
   dist::Layout gradient_layout() const;
+  /// Of what an optimizer keeps for it.
+  dist::Layout state_layout() const;
 
   bool requires_grad() const { return tensor().requires_grad(); }
   /// Off: frozen; optimizers pass it by.

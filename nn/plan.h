@@ -30,11 +30,14 @@ class Port {
   std::vector<Entry> entries_;
 };
 
-/// Names are dotted; in patterns `*` is any one segment and `**` any number. An exact name beats a pattern; parameters
-/// and buffers that nothing names are replicated.
+/// Names are dotted; in patterns `*` is any one segment and `**` any number. An exact name beats a pattern, and a
+/// pattern beats `**` alone; parameters and buffers that nothing names are replicated.
 struct ShardingPlan {
-  /// Name or pattern of parameters and buffers -> layout. "dp, - => -, -": stored split over dp, used whole (ZeRO-3);
-  /// a third part is the layout of the gradient.
+  /// Name or pattern of parameters and buffers -> layout, or up to four, "stored => used => gradient => state", each
+  /// equal to the first where left out. "dp, - => -, -": stored split over dp, used whole (ZeRO-3, FSDP).
+  /// "-, - => -, - => dp, -": the gradient is reduced to its owners as soon as backward has it, and what an optimizer
+  /// keeps lies so too (ZeRO-2). "-, - => -, - => -, - => dp, -": the gradient stays whole, as each rank's term, until
+  /// the sync, and then goes to the owners of the state (ZeRO-1). See nn/zero.h.
   std::vector<std::pair<std::string, std::string>> parameter = {};
   /// "input", "output" of the model itself, "<module or pattern>.input" or ".output" of those below -> layouts.
   std::vector<std::pair<std::string, Port>> forward = {};

@@ -3,6 +3,7 @@
 #include <cleave/autograd/redistribute.h>
 #include <cleave/autograd/sync.h>
 #include <cleave/core/error.h>
+#include <cleave/dist/mesh_state.h>
 #include <cleave/dist/redistribution.h>
 #include <cleave/nn/internal/resolve_plan.h>
 #include <cleave/nn/shard.h>
@@ -16,6 +17,19 @@ void require_no_gradient(const detail::ParameterState& state) {
   if (meta && (meta->grad.defined() || autograd::has_pending(state.tensor)))
     throw GradError("[shard] parameter " + state.path +
                     " has a gradient, which would be lost; call zero_grad() on the model or its optimizer first");
+}
+
+int64_t parts(const dist::LayoutData* layout) { return layout->mesh->size_of(layout->split()); }
+
+// Where the update is made, what the gradient is synced to, and whether that is done as soon as it is complete.
+void place_gradient(detail::ParameterState& state, const detail::StoragePlan& plan) {
+  auto& meta = autograd::meta(state.tensor);
+  const dist::LayoutData* gradient = plan.gradient ? plan.gradient : plan.storage;
+  state.state_layout = plan.state ? plan.state : parts(gradient) > parts(plan.storage) ? gradient : plan.storage;
+  bool late = parts(state.state_layout) > parts(gradient);
+  meta.gradient_layout = late ? state.state_layout : plan.gradient;
+  meta.reduce_early = !late && plan.gradient && parts(gradient) > parts(plan.storage);
+  if (meta.reduce_early) autograd::note_early_reduction();
 }
 
 void place_state(detail::ParameterState& state, const detail::StoragePlan& plan) {
@@ -32,7 +46,7 @@ void place_state(detail::ParameterState& state, const detail::StoragePlan& plan)
   if (placed.impl() == old.impl()) placed = placed.detach();
   detail::replace_tensor(state, placed);
   state.use = plan.use;
-  if (state.trained) autograd::meta(state.tensor).gradient_layout = plan.gradient;
+  if (state.trained) place_gradient(state, plan);
 }
 
 }  // namespace

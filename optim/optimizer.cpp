@@ -5,6 +5,7 @@
 #include <cleave/core/primitives.h>
 #include <cleave/dist/communicator.h>
 #include <cleave/dist/mesh_state.h>
+#include <cleave/dist/redistribute/bucket.h>
 #include <cleave/dist/redistribution.h>
 #include <cleave/optim/optimizer.h>
 
@@ -14,6 +15,7 @@ namespace cleave::optim {
 
 namespace {
 
+using dist::AxisMask;
 using dist::LayoutData;
 namespace core = cleave::detail;
 
@@ -34,9 +36,11 @@ Tensor zeros_of(const Tensor& like, const Shape& global, DType dtype, const Layo
   return out;
 }
 
-// Where the update is made: the parameter's layout, or its gradient's if that is split over more ranks (ZeRO-1/2).
-const LayoutData* owner_layout(const Tensor& parameter, const Tensor& gradient) {
-  const LayoutData *p = parameter.impl()->layout, *g = gradient.impl()->layout;
+// Where the update is made: where the plan says, else the parameter's layout, or its gradient's if that is split over
+// more ranks.
+const LayoutData* owner_layout(const nn::Parameter& parameter, const Tensor& gradient) {
+  if (const LayoutData* owner = parameter.state()->state_layout) return owner;
+  const LayoutData *p = parameter.tensor().impl()->layout, *g = gradient.impl()->layout;
   if (!p || !g || p->mesh != g->mesh || g->partial) return p;
   return g->mesh->size_of(g->split()) > p->mesh->size_of(p->split()) ? g : p;
 }
@@ -80,13 +84,55 @@ void Optimizer::step() {
     const Tensor& p = parameters_[i].tensor();
     if (p.requires_grad() && p.grad().defined() && !p.impl()->absent) update_one(i);
   }
+  bring_back();
+}
+
+namespace {
+
+/// Parameters that take the same all-gather.
+struct Gathers {
+  std::vector<Tensor> blocks, whole;
+  AxisMask axes = 0;
+  int64_t bytes = 0;
+  bool take(const Tensor& block, const Tensor& stored, AxisMask over, int64_t more) const {
+    return axes == over && blocks[0].dtype() == block.dtype() && bytes + more <= autograd::bucket_bytes() &&
+           whole[0].impl()->layout->mesh == stored.impl()->layout->mesh;
+  }
+};
+
+}  // namespace
+
+// Parameters that were updated by their owners alone: as they are stored again, in buckets.
+void Optimizer::bring_back() {
+  std::vector<Gathers> buckets;
+  for (auto& [index, block] : updated_) {
+    const Tensor& stored = parameters_[index].tensor();
+    AxisMask axes = dist::appended_axes(stored.impl()->layout, block.impl()->layout);
+    if (!axes) {
+      core::copy_view(stored.device(), core::elements(in_layout(block, stored.impl()->layout)), core::elements(stored));
+      continue;
+    }
+    int64_t bytes = numel(stored.shape()) * size_of(stored.dtype());
+    auto bucket = std::find_if(buckets.begin(), buckets.end(),
+                               [&](const Gathers& b) { return b.take(block, stored, axes, bytes); });
+    if (bucket == buckets.end()) bucket = buckets.insert(buckets.end(), Gathers{{}, {}, axes, 0});
+    bucket->blocks.push_back(block);
+    bucket->whole.push_back(stored);
+    bucket->bytes += bytes;
+  }
+  for (const Gathers& b : buckets) dist::all_gather_bucket(b.blocks, b.whole, b.axes, "optimizer");
+  for (auto& [index, block] : updated_) {
+    parameters_[index].tensor().bump_version();
+    note_update(index);
+  }
+  updated_.clear();
 }
 
 void Optimizer::update_one(size_t index) {
   const Tensor& stored = parameters_[index].tensor();
   Slot& slot = slots_[index];
   Tensor gradient = stored.grad();
-  const LayoutData* layout = owner_layout(stored, gradient);
+  const LayoutData* layout = owner_layout(parameters_[index], gradient);
   gradient = in_layout(gradient, layout);
   Tensor owned = in_layout(stored.detach(), layout);
   // A cut may share the parameter's storage; what is written here and what moves back below must be two things.
@@ -102,14 +148,22 @@ void Optimizer::update_one(size_t index) {
   update({index, target.local(), gradient.local(), slot.step});
   target.bump_version();
 
-  if (!direct) target = in_layout(target, stored.impl()->layout);
+  if (!direct) {
+    updated_.emplace_back(index, target.dtype() == stored.dtype() ? target : own_copy(target, stored.dtype()));
+    return;
+  }
   if (target.impl()->view.data != stored.impl()->view.data) {
     core::copy_view(stored.device(), core::elements(target), core::elements(stored));
     stored.bump_version();
   }
-  slot.storage = stored.storage();
-  slot.version = stored.version();
-  slot.loaded = false;
+  note_update(index);
+}
+
+void Optimizer::note_update(size_t index) {
+  const Tensor& stored = parameters_[index].tensor();
+  slots_[index].storage = stored.storage();
+  slots_[index].version = stored.version();
+  slots_[index].loaded = false;
 }
 
 // The f32 copy that a half parameter is updated through; made anew if someone else wrote to the parameter since.

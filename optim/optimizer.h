@@ -21,9 +21,9 @@ struct Group {
 /// One tensor of an optimizer's state, e.g. {"up.weight.exp_avg", ...}; "up.weight.step" is a scalar i64.
 using NamedTensor = std::pair<std::string, Tensor>;
 
-/// Common to all optimizers. Each rank updates the blocks it holds: state is split as the parameter is stored, or as
-/// its gradient is kept if that is split further (ZeRO-1/2). bf16 and f16 parameters are updated through a master copy
-/// in f32, which is state too.
+/// Common to all optimizers. Each rank updates the blocks it holds: state is split as the plan says
+/// (Parameter::state_layout), else as the parameter is stored, or as its gradient is kept if that is split further.
+/// bf16 and f16 parameters are updated through a master copy in f32, which is state too.
 class Optimizer {
  public:
   virtual ~Optimizer();
@@ -75,13 +75,16 @@ class Optimizer {
     bool loaded = false;  // state came from load_state since
   };
   void update_one(size_t index);
+  void bring_back();
+  void note_update(size_t index);
   Tensor master(Slot& slot, const Tensor& stored, const Tensor& owned);
 
   std::vector<nn::Parameter> parameters_;
   std::vector<std::string> names_;
   std::vector<Slot> slots_;
   double lr_factor_ = 1.0;
-  const dist::LayoutData* layout_ = nullptr;  // of the blocks of the update under way
+  std::vector<std::pair<size_t, Tensor>> updated_;  // by their owners, during a step
+  const dist::LayoutData* layout_ = nullptr;        // of the blocks of the update under way
 };
 
 /// Handles for an optimizer of tensors that belong to no module; they get the names "0", "1", ... and require grad.

@@ -1,7 +1,10 @@
 #include "gpt/plans.h"
 
 #include <cleave/core/error.h>
+#include <cleave/core/random.h>
 #include <cleave/dist/launch.h>
+#include <cleave/nn/build.h>
+#include <cleave/nn/zero.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,6 +13,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "gpt/model.h"
 
 namespace gpt {
 
@@ -56,10 +61,23 @@ size_t distance(const std::string& a, const std::string& b) {
                                fmt::join(names, ", ")));
 }
 
+// 1 to 3 as a part of the name says; 0: none.
+int zero_stage(const std::string& name) {
+  for (int stage : {1, 2, 3})
+    if (has(name, "zero" + std::to_string(stage))) return stage;
+  return has(name, "hsdp") ? 3 : 0;
+}
+
+bool has_axis(dist::DeviceMesh mesh, const std::string& axis) {
+  for (int a = 0; a < mesh.axes(); ++a)
+    if (mesh.name(a) == axis) return true;
+  return false;
+}
+
 // The mesh over all ranks that a ready plan without a mesh means.
 std::vector<dist::MeshAxis> axes_for(const std::string& plan, int ranks) {
-  bool dp = has(plan, "dp"), tp = has(plan, "tp");
-  if (dp == tp)
+  bool dp = has(plan, "dp") || zero_stage(plan) > 0, tp = has(plan, "tp");
+  if (dp == tp || has(plan, "hsdp"))
     throw ValueError(
         fmt::format("--plan {} needs a mesh, for example --mesh dp=2,tp={}", plan, std::max(1, ranks / 2)));
   return {{dp ? "dp" : "tp", ranks}};
@@ -76,9 +94,8 @@ std::string plan_for(dist::DeviceMesh mesh) {
   return dp && tp ? "dp_tp" : dp ? "dp" : "tp";
 }
 
-void require_axis(const std::string& plan, const char* axis, dist::DeviceMesh mesh) {
-  for (int a = 0; a < mesh.axes(); ++a)
-    if (mesh.name(a) == axis) return;
+void require_axis(const std::string& plan, const std::string& axis, dist::DeviceMesh mesh) {
+  if (has_axis(mesh, axis)) return;
   throw ValueError(fmt::format("--plan {} splits over the axis {}, which {} lacks", plan, axis, to_string(mesh)));
 }
 
@@ -103,15 +120,44 @@ std::vector<dist::MeshAxis> parse_mesh(const std::string& text) {
 }
 
 const std::vector<std::string>& ready_plans() {
-  static const std::vector<std::string> names = {"single", "dp", "tp", "tp_sp", "dp_tp", "dp_tp_sp"};
+  static const std::vector<std::string> names = {"single",   "dp",       "tp",       "tp_sp",      "dp_tp",
+                                                 "dp_tp_sp", "zero1",    "zero2",    "zero3",      "hsdp",
+                                                 "zero1_tp", "zero2_tp", "zero3_tp", "zero3_tp_sp"};
   return names;
 }
 
-nn::ShardingPlan ready_plan(const std::string& name, const Config& config, dist::DeviceMesh mesh) {
-  if (!is_ready(name)) unknown_plan(name);
-  bool dp = has(name, "dp"), tp = has(name, "tp"), sp = has(name, "sp");
-  if (dp) require_axis(name, "dp", mesh);
-  std::string batch = dp ? "dp" : "-";
+namespace {
+
+// The axes that split the batch, and those of them that ZeRO splits over: dp; or shard, perhaps beside rep.
+struct DataAxes {
+  std::string batch = "-";
+  std::vector<std::string> zero = {};
+};
+DataAxes data_axes(const std::string& name, dist::DeviceMesh mesh) {
+  if (has(name, "hsdp")) {
+    require_axis(name, "rep", mesh);
+    require_axis(name, "shard", mesh);
+    return {"rep.shard", {"shard"}};
+  }
+  if (has(name, "dp")) require_axis(name, "dp", mesh);
+  if (has(name, "dp")) return {"dp"};
+  if (!zero_stage(name)) return {};
+  if (has_axis(mesh, "shard")) return {has_axis(mesh, "rep") ? "rep.shard" : "shard", {"shard"}};
+  require_axis(name, "dp", mesh);
+  return {"dp", {"dp"}};
+}
+
+nn::ShardingPlan with_zero(const std::string& name, const Config& config, dist::DeviceMesh mesh,
+                           const nn::ShardingPlan& plan, const std::vector<std::string>& axes) {
+  auto before = cleave::detail::random_state();  // a model that is only looked at draws no numbers
+  Gpt model = nn::build<Gpt>({.device = cleave::Device::Meta, .deferred = true}, config);
+  cleave::detail::set_random_state(before);
+  return nn::zero(model, mesh, plan, {.stage = zero_stage(name), .axes = axes});
+}
+
+nn::ShardingPlan plan_without_zero(const std::string& name, const Config& config, dist::DeviceMesh mesh,
+                                   const std::string& batch) {
+  bool tp = has(name, "tp"), sp = has(name, "sp");
   nn::ShardingPlan plan;
   plan.forward = {{"input", {batch + ", -"}}};
   if (!tp) return plan;
@@ -146,6 +192,15 @@ nn::ShardingPlan ready_plan(const std::string& name, const Config& config, dist:
   }
   if (sp) plan.forward.push_back({"head.input", {whole}});
   return plan;
+}
+
+}  // namespace
+
+nn::ShardingPlan ready_plan(const std::string& name, const Config& config, dist::DeviceMesh mesh) {
+  if (!is_ready(name)) unknown_plan(name);
+  DataAxes data = data_axes(name, mesh);
+  nn::ShardingPlan plan = plan_without_zero(name, config, mesh, data.batch);
+  return data.zero.empty() ? plan : with_zero(name, config, mesh, plan, data.zero);
 }
 
 Placement place(dist::World& world, const Config& config, const std::string& mesh, const std::string& plan) {

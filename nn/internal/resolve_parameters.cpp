@@ -42,18 +42,20 @@ std::vector<std::string> split_arrows(const std::string& text) {
   }
 }
 
-// "storage", "storage => use" or "storage => use => gradient" for a tensor of this many dims.
+// "storage", "storage => use", "storage => use => gradient" or "storage => use => gradient => state" for a tensor of
+// this many dims.
 StoragePlan read_storage(const std::string& text, int rank, dist::DeviceMesh mesh) {
   std::vector<std::string> parts = split_arrows(text);
-  if (parts.size() > 3)
+  if (parts.size() > 4)
     throw PlanError("it has " + std::to_string(parts.size()) +
-                    " layouts; at most \"stored => used => gradient\" are known");
-  const dist::LayoutData* layouts[3] = {};
+                    " layouts; at most \"stored => used => gradient => state\" are known");
+  const dist::LayoutData* layouts[4] = {};
   for (size_t i = 0; i < parts.size(); ++i) {
     layouts[i] = mesh.layout(parts[i]).resolve(rank).data();
-    if (layouts[i]->partial) throw LayoutError("a parameter, its use and its gradient must not be partial");
+    if (layouts[i]->partial) throw LayoutError("a parameter, its use, its gradient and its state must not be partial");
   }
-  return {layouts[0], layouts[1] == layouts[0] ? nullptr : layouts[1], layouts[2] == layouts[0] ? nullptr : layouts[2]};
+  auto other = [&](size_t i) { return layouts[i] == layouts[0] ? nullptr : layouts[i]; };
+  return {layouts[0], other(1), other(2), other(3)};
 }
 
 StoragePlan read_storage(const std::string& key, const std::string& text, const Target& target, dist::DeviceMesh mesh) {
@@ -79,12 +81,18 @@ void require_used(const ShardingPlan& plan, const std::vector<Target>& targets) 
                       nearest(key, names));
 }
 
+// Exact names beat patterns, and these what is said of everything.
+enum class Strength : uint8_t { exact, pattern, everything };
+Strength strength_of(const std::string& key) {
+  return !is_pattern(key) ? Strength::exact : key == "**" ? Strength::everything : Strength::pattern;
+}
+
 StoragePlan choose(const ShardingPlan& plan, const Target& target, dist::DeviceMesh mesh) {
   const std::string* chosen = nullptr;
-  StoragePlan out{mesh.replicated(target.state->shape.rank()).data(), nullptr, nullptr};
-  for (bool patterns : {false, true}) {
+  StoragePlan out{mesh.replicated(target.state->shape.rank()).data(), nullptr, nullptr, nullptr};
+  for (Strength strength : {Strength::exact, Strength::pattern, Strength::everything}) {
     for (const auto& [key, text] : plan.parameter) {
-      if (is_pattern(key) != patterns || !covers(key, target)) continue;
+      if (strength_of(key) != strength || !covers(key, target)) continue;
       StoragePlan read = read_storage(key, text, target, mesh);
       if (chosen && !(read == out))
         throw PlanError("plan: \"" + *chosen + "\" and \"" + key + "\" give " + target.names.front() +
@@ -92,7 +100,7 @@ StoragePlan choose(const ShardingPlan& plan, const Target& target, dist::DeviceM
       out = read;
       chosen = &key;
     }
-    if (chosen) break;  // exact names beat patterns
+    if (chosen) break;
   }
   return out;
 }

@@ -9,11 +9,13 @@
 
 namespace cleave::nn::detail {
 
-/// Resolved layouts of one parameter or buffer; `gradient` null: as stored.
+/// Resolved layouts of one parameter or buffer; null: as stored, of `state` also as the gradient if that is split
+/// further.
 struct StoragePlan {
   const dist::LayoutData* storage = nullptr;
   const dist::LayoutData* use = nullptr;
   const dist::LayoutData* gradient = nullptr;
+  const dist::LayoutData* state = nullptr;
   friend bool operator==(const StoragePlan&, const StoragePlan&) = default;
 };
 struct PlacedState {

@@ -105,7 +105,7 @@ else()
   target_compile_options(cleave_flags INTERFACE -Wno-unknown-pragmas)
 endif()
 
-# Text: fmt (linked), toml++ (headers), nlohmann-json and CLI11 (headers, tools only) ----------------------------------
+# Text: fmt (linked), toml++, nlohmann-json (headers); CLI11 (headers) and PCRE2 (linked) for tools only ---------------
 find_path(CLEAVE_FMT_INCLUDE fmt/format.h REQUIRED)
 find_library(CLEAVE_FMT_LIBRARY fmt REQUIRED)
 find_path(CLEAVE_TOML_INCLUDE toml++/toml.h REQUIRED)
@@ -117,7 +117,10 @@ endforeach()
 list(APPEND CLEAVE_LINK_LIBRARIES ${CLEAVE_FMT_LIBRARY})
 if(CLEAVE_BUILD_APPS)
   find_path(CLEAVE_CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
-  mark_as_advanced(CLEAVE_CLI11_INCLUDE)
+  # Unicode classes in the tokenizer's patterns; only tools use it.
+  find_path(CLEAVE_PCRE2_INCLUDE pcre2.h REQUIRED)
+  find_library(CLEAVE_PCRE2_LIBRARY pcre2-8 REQUIRED)
+  mark_as_advanced(CLEAVE_CLI11_INCLUDE CLEAVE_PCRE2_INCLUDE CLEAVE_PCRE2_LIBRARY)
 endif()
 if(CLEAVE_BUILD_TESTS)
   find_path(CLEAVE_DOCTEST_INCLUDE doctest/doctest.h REQUIRED)

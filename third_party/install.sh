@@ -10,6 +10,7 @@ build=(
   libopenmpi-dev openmpi-bin              # ranks as processes
   libfmt-dev libtomlplusplus-dev          # text: messages, plan files
   libcli11-dev nlohmann-json3-dev         # tools: arguments, logs, checkpoints' headers
+  libpcre2-dev                            # tools: the tokenizer's patterns
   doctest-dev                             # tests
 )
 check=(

@@ -1,4 +1,4 @@
-// gpt train | generate | plan: see options.cpp, or --help.
+// gpt train | generate | plan | tokenize: see options.cpp, or --help.
 #include <cleave/dist/launch.h>
 
 #include <cstdio>
@@ -35,6 +35,11 @@ int main(int argc, char** argv) {
     const gpt::Options& options = std::get<gpt::Options>(parsed);
     if (const auto* plan = std::get_if<gpt::PlanOptions>(&options)) {
       std::fputs(gpt::plan_text(*plan).c_str(), stdout);
+      return 0;
+    }
+    if (const auto* tokenize = std::get_if<gpt::TokenizeOptions>(&options)) {
+      gpt::TokenizeSummary summary = gpt::tokenize(*tokenize);
+      std::printf("%s; %s and %s\n", to_string(summary).c_str(), tokenize->out.c_str(), summary.tokenizer.c_str());
       return 0;
     }
     if (const auto* train = std::get_if<gpt::TrainOptions>(&options)) return run_training(argc, argv, *train);

@@ -53,6 +53,17 @@ void add_placement_options(CLI::App& app, std::string& mesh, std::string& plan) 
       ->group("Placement");
 }
 
+void add_tokenize(CLI::App& app, TokenizeOptions& o) {
+  app.add_option("--data", o.data, "file or folder of text; each file is a document")->required();
+  app.add_option("--out", o.out, "token file to write; its tokenizer stands beside it as *.json")->required();
+  auto* read =
+      app.add_option("--tokenizer", o.tokenizer, "use this tokenizer.json, vocab.json, vocab.bpe or merges.txt");
+  app.add_option("--train", o.vocab_size, "learn a vocabulary of this size from the text")
+      ->capture_default_str()
+      ->excludes(read);
+  app.add_option("--threads", o.threads, "[one per core]");
+}
+
 void require(bool ok, const char* option, double value, const char* range) {
   if (!ok) throw cleave::ValueError(fmt::format("{} is {}; it must be {}", option, value, range));
 }
@@ -89,6 +100,11 @@ Options checked(PlanOptions o) {
   return o;
 }
 
+Options checked(TokenizeOptions o) {
+  require(o.threads >= 0, "--threads", static_cast<double>(o.threads), "at least 0");
+  return o;
+}
+
 }  // namespace
 
 std::variant<Options, int> parse_command_line(int argc, char** argv) {
@@ -98,15 +114,19 @@ std::variant<Options, int> parse_command_line(int argc, char** argv) {
   TrainOptions train;
   GenerateOptions generate;
   PlanOptions plan;
+  TokenizeOptions tokenize;
   CLI::App* t = app.add_subcommand("train", "train a model on text");
   CLI::App* g = app.add_subcommand("generate", "let a trained model write");
   CLI::App* p = app.add_subcommand("plan", "print a plan, or explain what it does on a mesh of any size");
+  CLI::App* k = app.add_subcommand("tokenize", "turn text into a token file, with a vocabulary read or learned");
   add_train_options(*t, train);
   add_generate(*g, generate);
   add_plan(*p, plan);
+  add_tokenize(*k, tokenize);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) { return app.exit(e) == 0 ? 0 : 1; }
+  if (k->parsed()) return Options(checked(tokenize));
   if (t->parsed()) return Options(checked(train));
   return g->parsed() ? checked(generate) : checked(plan);
 }

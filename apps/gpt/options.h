@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpt/config.h"
+#include "gpt/tokenize.h"
 
 namespace gpt {
 
@@ -89,10 +90,10 @@ struct PlanOptions {
   bool explain = false;
 };
 
-using Options = std::variant<TrainOptions, GenerateOptions, PlanOptions>;
+using Options = std::variant<TrainOptions, GenerateOptions, PlanOptions, TokenizeOptions>;
 
-/// The options of `gpt train`, `gpt generate` or `gpt plan`; or the exit code, after help (0) or a message about what
-/// cannot be read (1) was printed. Throws ValueError for values that do not fit each other.
+/// The options of `gpt train`, `gpt generate`, `gpt plan` or `gpt tokenize`; or the exit code, after help (0) or a
+/// message about what cannot be read (1) was printed. Throws ValueError for values that do not fit each other.
 std::variant<Options, int> parse_command_line(int argc, char** argv);
 
 }  // namespace gpt

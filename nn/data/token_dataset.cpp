@@ -35,21 +35,17 @@ struct TokenDataset::Content {
 
 namespace {
 
-std::vector<fs::path> files_of(const std::string& path) {
-  if (fs::is_regular_file(path)) return {path};
-  if (!fs::exists(path)) throw FileError(fmt::format("{} does not exist", path));
-  if (!fs::is_directory(path)) throw FileError(fmt::format("{} is neither a file nor a folder", path));
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(path))
-    if (entry.is_regular_file()) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  return files;
+bool is_token_file(const fs::path& path) {
+  return path.extension() == ".bin" || path.extension() == ".tokens" || TokenFile::is_token_file(path.string());
 }
 
-TokenFile open_any(const fs::path& path) {
-  bool named = path.extension() == ".bin" || path.extension() == ".tokens";
-  return named || TokenFile::is_token_file(path.string()) ? TokenFile::open(path.string())
-                                                          : TokenFile::text(path.string());
+// Tokenizers lie beside token files.
+std::vector<fs::path> without_tokenizers(const std::vector<std::string>& files) {
+  bool tokens = std::any_of(files.begin(), files.end(), is_token_file);
+  std::vector<fs::path> out;
+  for (const fs::path file : files)
+    if (!tokens || file.extension() != ".json") out.push_back(file);
+  return out;
 }
 
 uint64_t mixed(uint64_t hash, uint64_t word) {  // FNV-1a over the word's bytes
@@ -58,6 +54,19 @@ uint64_t mixed(uint64_t hash, uint64_t word) {  // FNV-1a over the word's bytes
 }
 
 }  // namespace
+
+std::vector<std::string> files_below(const std::string& path) {
+  std::vector<fs::path> files;
+  try {
+    if (!fs::exists(path)) throw FileError(fmt::format("{} does not exist", path));
+    if (fs::is_regular_file(path)) return {path};
+    if (!fs::is_directory(path)) throw FileError(fmt::format("{} is neither a file nor a folder", path));
+    for (const auto& entry : fs::recursive_directory_iterator(path))
+      if (entry.is_regular_file()) files.push_back(entry.path());
+  } catch (const fs::filesystem_error& e) { throw FileError(fmt::format("{} cannot be read: {}", path, e.what())); }
+  std::sort(files.begin(), files.end());
+  return {files.begin(), files.end()};
+}
 
 std::string to_string(const TokenLocation& l) {
   std::string text = fmt::format("{}, token {}", l.path, l.offset);
@@ -68,19 +77,17 @@ TokenDataset::TokenDataset(const std::string& path, int64_t vocab) {
   auto content = std::make_shared<Content>();
   content->source = path;
   int64_t largest = 0;
-  try {
-    for (const fs::path& file : files_of(path)) {
-      TokenFile opened = open_any(file);
-      if (opened.size() == 0) continue;
-      content->files.push_back(opened);
-      if (opened.is_text() != content->files.front().is_text())
-        throw FileError(fmt::format("{} mixes text and token files: {} and {}; tokenize the text first", path,
-                                    content->files.front().path(), opened.path()));
-      content->starts.push_back(content->size);
-      content->size += opened.size();
-      largest = std::max(largest, opened.vocab());
-    }
-  } catch (const fs::filesystem_error& e) { throw FileError(fmt::format("{} cannot be read: {}", path, e.what())); }
+  for (const fs::path& file : without_tokenizers(files_below(path))) {
+    TokenFile opened = is_token_file(file) ? TokenFile::open(file.string()) : TokenFile::text(file.string());
+    if (opened.size() == 0) continue;
+    content->files.push_back(opened);
+    if (opened.is_text() != content->files.front().is_text())
+      throw FileError(fmt::format("{} mixes text and token files: {} and {}; tokenize the text first", path,
+                                  content->files.front().path(), opened.path()));
+    content->starts.push_back(content->size);
+    content->size += opened.size();
+    largest = std::max(largest, opened.vocab());
+  }
   if (content->size == 0)
     throw FileError(fmt::format("{} holds no tokens; give a file or folder with text or tokens", path));
   content->vocab = vocab > 0 ? std::min(vocab, largest) : largest;

@@ -4,10 +4,15 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <cleave/nn/data/token_file.h>
 
 namespace cleave::nn {
+
+/// A file, or every regular file below a folder in the order of their paths. Throws FileError for a path that is
+/// missing, unreadable, or neither.
+std::vector<std::string> files_below(const std::string& path);
 
 /// Where a token came from.
 struct TokenLocation {
@@ -22,9 +27,9 @@ std::string to_string(const TokenLocation& location);
 /// dataset together.
 class TokenDataset {
  public:
-  /// A token file, a file of text (bytes are tokens), or a folder: every regular file below it in the order of their
-  /// paths. A file is taken for a token file if it begins as one or is named *.bin or *.tokens, else for text. `vocab`
-  /// bounds the tokens further (0: as the files say). Throws FileError, naming the file, for what is missing,
+  /// A token file, a file of text (bytes are tokens), or a folder: its `files_below`, without *.json beside token files
+  /// (tokenizers). A file is taken for a token file if it begins as one or is named *.bin or *.tokens, else for text.
+  /// `vocab` bounds the tokens further (0: as the files say). Throws FileError, naming the file, for what is missing,
   /// unreadable, malformed or empty, and for a folder that mixes text and token files.
   explicit TokenDataset(const std::string& path, int64_t vocab = 0);
 

@@ -1,0 +1,124 @@
+#include "gpt/tokenize.h"
+
+#include <cleave/core/error.h>
+#include <cleave/nn/data/token_dataset.h>
+#include <cleave/nn/data/token_file.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "gpt/bpe_files.h"
+#include "gpt/bpe_train.h"
+
+namespace gpt {
+
+namespace fs = std::filesystem;
+using cleave::FileError;
+using cleave::ValueError;
+
+namespace {
+
+// f(0), ..., f(n - 1) on several threads; rethrows the error of the smallest i that has one.
+void on_threads(int64_t threads, size_t n, const std::function<void(size_t)>& f) {
+  std::vector<std::exception_ptr> errors(n);
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < n;) try {
+        f(i);
+      } catch (...) { errors[i] = std::current_exception(); }
+  };
+  std::vector<std::thread> others;
+  for (int64_t t = 1; t < std::min(threads, static_cast<int64_t>(n)); ++t) others.emplace_back(work);
+  work();
+  for (std::thread& t : others) t.join();
+  for (const auto& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in) throw FileError(fmt::format("{} cannot be read", path));
+  return text;
+}
+
+Bpe learned(const std::vector<std::string>& files, const TokenizeOptions& o) {
+  BpeTrainOptions options{.vocab_size = o.vocab_size};
+  Pretokenizer pretokenizer(options.pattern);
+  PieceCounts total;
+  std::mutex mutex;
+  on_threads(o.threads, files.size(), [&](size_t i) {
+    PieceCounts counts;
+    count_pieces(pretokenizer, read_file(files[i]), counts);
+    std::lock_guard lock(mutex);
+    for (const auto& [piece, count] : counts) total[piece] += count;
+  });
+  return Bpe(train_bpe(total, options));
+}
+
+// Encodes some files at a time, each thread its own, and writes them in order.
+void write_documents(const std::vector<std::string>& files, const Bpe& bpe, const TokenizeOptions& o,
+                     TokenizeSummary& summary) {
+  int64_t end = bpe.added_token(kEndOfText);
+  if (end < 0)
+    throw ValueError(fmt::format("the tokenizer {} has no token {}, which should stand after each document",
+                                 o.tokenizer, kEndOfText));
+  cleave::nn::TokenFileWriter writer(o.out, bpe.vocab_size());
+  auto batch = static_cast<size_t>(o.threads) * 4;
+  for (size_t first = 0; first < files.size(); first += batch) {
+    size_t count = std::min(batch, files.size() - first);
+    std::vector<std::vector<uint32_t>> tokens(count);
+    std::vector<size_t> bytes(count);
+    on_threads(o.threads, count, [&](size_t i) {
+      std::string text = read_file(files[first + i]);
+      bytes[i] = text.size();
+      tokens[i] = bpe.encode(text, false);
+      tokens[i].push_back(static_cast<uint32_t>(end));
+    });
+    for (size_t i = 0; i < count; ++i) {
+      writer.begin_document();
+      writer.append(tokens[i]);
+      summary.bytes += static_cast<int64_t>(bytes[i]);
+    }
+  }
+  if (summary.bytes == 0) throw FileError(fmt::format("{} holds no text", o.data));
+  summary.tokens = writer.size();
+  writer.commit();
+}
+
+}  // namespace
+
+std::string to_string(const TokenizeSummary& s) {
+  return fmt::format("{} files, {} bytes: {} tokens ({:.2f} bytes each) of a vocabulary of {}", s.files, s.bytes,
+                     s.tokens, static_cast<double>(s.bytes) / static_cast<double>(s.tokens), s.vocab);
+}
+
+std::string tokenizer_beside(const std::string& token_file) {
+  return fs::path(token_file).replace_extension(".json").string();
+}
+
+TokenizeSummary tokenize(const TokenizeOptions& options) {
+  TokenizeOptions o = options;
+  if (o.threads <= 0) o.threads = std::max(1u, std::thread::hardware_concurrency());
+  TokenizeSummary summary{.tokenizer = tokenizer_beside(o.out)};
+  if (o.out == summary.tokenizer)
+    throw ValueError(fmt::format("{} would be the tokenizer and the tokens; name the tokens *.bin", o.out));
+  std::vector<std::string> files = cleave::nn::files_below(o.data);
+  Bpe bpe = o.tokenizer.empty() ? learned(files, o) : read_tokenizer(o.tokenizer);
+  summary.files = static_cast<int64_t>(files.size());
+  summary.vocab = bpe.vocab_size();
+  write_documents(files, bpe, o, summary);
+  write_tokenizer(bpe, summary.tokenizer);
+  return summary;
+}
+
+}  // namespace gpt

@@ -83,8 +83,13 @@ ForgetNodes::ForgetNodes(std::vector<NodeRange> ranges) : before_(std::exchange(
 ForgetNodes::~ForgetNodes() { forgotten = std::move(before_); }
 const std::vector<NodeRange>& ForgetNodes::current() { return forgotten; }
 
-MemoScope::MemoScope() : outer_(std::exchange(innermost, this)) {}
-MemoScope::~MemoScope() { innermost = outer_; }
+MemoScope::MemoScope(bool ends_here) : outer_(std::exchange(innermost, this)), ends_here_(ends_here) {}
+MemoScope::~MemoScope() {
+  innermost = outer_;
+  if (ends_here_ || !outer_ || saving_enabled()) return;
+  for (Tensor& y : kept_)
+    if (!y.impl()->parameter) outer_->kept_.push_back(std::move(y));
+}
 
 }  // namespace autograd
 

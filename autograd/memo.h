@@ -30,10 +30,11 @@ class ForgetNodes {
   std::vector<NodeRange> before_;
 };
 
-/// Keeps results alive until it ends: the running `operator()` of a module.
+/// Keeps results alive until it ends: the running `operator()` of a module. Under RecordOnly the scope around it goes
+/// on keeping what the tape otherwise would, parameters aside, up to one that `ends_here`.
 class MemoScope {
  public:
-  MemoScope();
+  explicit MemoScope(bool ends_here = false);
   ~MemoScope();
   MemoScope(const MemoScope&) = delete;
   MemoScope& operator=(const MemoScope&) = delete;
@@ -41,6 +42,7 @@ class MemoScope {
  private:
   friend void remember(const Tensor&, const LayoutData*, const Tensor&);
   MemoScope* outer_;
+  bool ends_here_;
   std::vector<Tensor> kept_;
 };
 

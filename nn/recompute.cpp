@@ -109,7 +109,7 @@ class CheckpointNode : public Node {
     autograd::ForgetNodes forget(std::move(forgotten));
     RestoredModes modes(around.training);
     RestoredStream stream(around.random);
-    autograd::MemoScope memo;
+    autograd::MemoScope memo(true);
     uint64_t before = newest();
     return outputs_of(function->run(std::move(inputs)), before);
   }
@@ -210,7 +210,7 @@ void CheckpointCall::begin() {
   s.watches = true;
   s.record.emplace();
   s.inside.emplace();
-  s.memo.emplace();
+  s.memo.emplace(true);
 }
 
 std::vector<Tensor> CheckpointCall::finish(const std::vector<Tensor>& results, std::unique_ptr<Recomputation> again) {

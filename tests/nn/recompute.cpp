@@ -69,7 +69,7 @@ struct Gpt : nn::Module<Gpt> {
 };
 
 struct Case {
-  const char* name;
+  std::string name;
   std::vector<dist::MeshAxis> axes;
   nn::ShardingPlan plan;
   bool plain = false;
@@ -148,6 +148,13 @@ Outcome run(const Case& c, const std::function<void(Gpt&)>& prepare, const Step&
   return out;
 }
 
+double difference(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
+  double d = a.size() == b.size() ? 0 : INFINITY;
+  for (size_t i = 0; i < a.size() && i < b.size(); ++i)
+    for (size_t k = 0; k < a[i].size(); ++k) d = std::max(d, std::abs(a[i][k] - b[i].at(k)));
+  return d;
+}
+
 void nothing(Gpt&) {}
 std::function<void(Gpt&)> recompute(std::vector<std::string> patterns) {
   return [=](Gpt& m) { nn::set_recompute(m, patterns); };
@@ -166,4 +173,111 @@ TEST_CASE("a small gpt with dropout: gradients are bit-equal, under every layout
       CHECK(run(c, recompute(patterns), one_step).values == kept.values);
     }
   }
+}
+
+TEST_CASE("communication is that of the run that keeps all, with the forward once more") {
+  for (const Case& c : cases()) {
+    if (c.plain) continue;
+    CAPTURE(c.name);
+    Outcome kept = run(c, nothing, one_step), again = run(c, recompute({""}), one_step);
+    Outcome forward = run(c, nothing, [](const Gpt& model, const Tensor& ids, const Tensor&, Outcome&) { model(ids); });
+    std::map<std::string, int> want = kept.collectives;
+    for (const auto& [what, n] : forward.collectives) want["backward" + what.substr(what.find(' '))] += n;
+    auto text = [](const std::map<std::string, int>& counts) {
+      std::string out;
+      for (const auto& [what, n] : counts) out += what + ": " + std::to_string(n) + "\n";
+      return out;
+    };
+    CHECK(text(again.collectives) == text(want));
+  }
+}
+
+TEST_CASE("overlap, accumulation, functional gradients, a block that runs twice: the same bits") {
+  auto twice = [](Gpt& m) { m.twice = true; };
+  auto twice_again = [](Gpt& m) {
+    m.twice = true;
+    nn::set_full_recompute(m);
+  };
+  Step accumulate = [](const Gpt& model, const Tensor& ids, const Tensor& targets, Outcome& out) {
+    for (int k = 0; k < 3; ++k) {
+      Tensor loss = loss_of(model, ids, targets);
+      loss.backward({.sync = false});
+      out.values.push_back(to_vector<double>(loss));
+    }
+    nn::sync_gradients(model.parameters());
+  };
+  Step functional = [](const Gpt& model, const Tensor& ids, const Tensor& targets, Outcome& out) {
+    auto f = [&](const std::vector<Tensor>&) { return loss_of(model, ids, targets); };
+    std::vector<nn::Parameter> some = model.parameters();
+    some.erase(some.begin() + 9, some.end());  // the embedding and a part of the first block
+    auto [value, grads] = nn::value_and_grad(f)(some);
+    for (const Tensor& g : grads) out.values.push_back(to_vector<double>(g));
+  };
+  Step retained = [](const Gpt& model, const Tensor& ids, const Tensor& targets, Outcome&) {
+    Tensor loss = loss_of(model, ids, targets);
+    loss.backward({.retain_graph = true});
+    loss.backward();
+  };
+  for (const Case& c : cases()) {
+    CAPTURE(c.name);
+    for (const Step& step : {Step(one_step), accumulate, functional, retained})
+      for (dist::Overlap overlap : {dist::Overlap::off, dist::Overlap::on}) {
+        if (c.plain && overlap == dist::Overlap::on) continue;
+        auto again = run(c, twice_again, step, overlap).values, kept = run(c, twice, step, overlap).values;
+        if (c.name ==
+            "zero")  // gathers the block's parameters once for each time that it runs: two terms are added later
+          CHECK(difference(again, kept) < 1e-6);
+        else
+          CHECK(again == kept);
+      }
+  }
+}
+
+TEST_CASE("every module of the library") {
+  struct All : nn::Module<All> {
+    nn::Embedding embedding{this, "embedding", 5, 4};
+    nn::Linear linear{this, "linear", 4, 4};
+    nn::LayerNorm layer_norm{this, "layer_norm", 4};
+    nn::RMSNorm rms_norm{this, "rms_norm", 4};
+    nn::MultiHeadAttention attention{this, "attention", 4, {.heads = 2}};
+    nn::Dropout dropout{this, "dropout", 0.4};
+    Tensor forward(const Tensor& ids) const { return dropout(attention(rms_norm(layer_norm(linear(embedding(ids)))))); }
+  };
+  auto gradients = [](dist::DeviceMesh mesh, const std::vector<std::string>& patterns) {
+    seed(1);
+    auto model = nn::build<All>({.dtype = DType::f64});
+    nn::shard(model, mesh,
+              {.parameter = {{"linear.weight", "tp, dp"}, {"embedding.weight", "dp, - => -, -"}},
+               .forward = {{"input", {"dp, -"}}, {"linear.output", {"dp, tp, -"}}, {"attention.input", {"dp, -, -"}}}});
+    nn::set_recompute(model, patterns);
+    sum(square(model(dist::replicate(randint(0, 5, {2, 3}, {.seed = 4}), mesh)))).backward();
+    std::vector<std::vector<double>> out;
+    for (const nn::Parameter& p : model.parameters()) out.push_back(to_vector<double>(p.grad()));
+    return out;
+  };
+  on_ranks({1, 2, 4}, [&](dist::World& world) {
+    auto want = gradients(grid(world), {});
+    for (const char* name : {"embedding", "linear", "layer_norm", "rms_norm", "attention", "dropout", "*", "**"}) {
+      CAPTURE(name);
+      CHECK(gradients(grid(world), {name}) == want);
+    }
+  });
+}
+
+TEST_CASE("the peak is that of a block, not of all blocks") {
+  auto peak = [](int64_t blocks, const std::function<void(Gpt&)>& prepare) {
+    seed(1);
+    Gpt model(16, 16, 2, blocks);
+    prepare(model);
+    Tensor ids = randint(0, 16, {8, 64}, {.seed = 1});
+    int64_t before = memory_stats().active;
+    reset_peak_memory();
+    loss_of(model, ids, ids).backward();
+    return memory_stats().peak - before;
+  };
+  int64_t kept = peak(8, nothing), again = peak(8, nn::set_full_recompute);
+  CHECK(again < kept / 2);
+  // One more block keeps one more input, and holds the gradients of its parameters.
+  int64_t input = 8 * 64 * 16 * 4, parameters = 4 * (12 * 16 * 16 + 13 * 16) + 2048;
+  CHECK(peak(9, nn::set_full_recompute) - again <= input + parameters);
 }

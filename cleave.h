@@ -64,6 +64,7 @@
 #include <cleave/nn/init.h>
 #include <cleave/nn/layers.h>
 #include <cleave/nn/list.h>
+#include <cleave/nn/memory_plan.h>
 #include <cleave/nn/module.h>
 #include <cleave/nn/module_base.h>
 #include <cleave/nn/observer.h>

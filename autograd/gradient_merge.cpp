@@ -88,6 +88,7 @@ struct GradientMerge::State {
 
   // Room for a bucket; where ranks share memory of their own making, in that, so that the reduction copies nothing.
   static Tensor room(int64_t elements, const Tensor& like, const LayoutData* layout, AxisMask axes) {
+    detail::MemoryUseScope use(MemoryUse::communication);
     if (like.device() == Device::Cpu && layout->mesh->member()) {
       dist::Communicator& ranks = layout->mesh->communicator(axes);
       if (ranks.gains_by_shared_buffers())

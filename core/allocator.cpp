@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #if defined(__linux__)
@@ -45,28 +46,40 @@ std::string mebibytes(int64_t bytes) {
 
 std::atomic<bool> poison_fresh{false};
 
+thread_local constinit AllocationObserver* observer = nullptr;
+thread_local constinit MemoryUse current_use = MemoryUse::tensor;
+thread_local constinit uint64_t blocks_numbered = 0;
+
 }  // namespace
+
+MemoryUseScope::MemoryUseScope(MemoryUse use) : before_(std::exchange(current_use, use)) {}
+MemoryUseScope::~MemoryUseScope() { current_use = before_; }
 
 // Blocks are kept by exact rounded size: a training step asks for the same sizes again. Small sizes use an array of
 // lists, larger ones a map from which a block up to an eighth larger may also be taken.
+// Of Device::Meta the same is counted, reuse included, and no memory taken.
 class Allocator {
  public:
+  explicit Allocator(Device device) : device_(device) {}
+
   Allocation take(size_t wanted) {
     drain();
-    size_t bytes = round_up(std::max<size_t>(wanted, 1), wanted >= kPage ? kPage : kAlign);
+    size_t bytes = rounded(wanted);
     if (limit_ && stats_.active + static_cast<int64_t>(bytes) > limit_) out_of_memory(bytes);
-    void* data = reuse(bytes);
-    if (!data) data = from_system(bytes);
-    stats_.active += static_cast<int64_t>(bytes);
-    stats_.peak = std::max(stats_.peak, stats_.active);
-    outstanding_.fetch_add(1, std::memory_order_relaxed);
-    if (poison_fresh.load(std::memory_order_relaxed)) std::memset(data, 0xff, bytes);
-    return {data, bytes, this};
+    void* data = nullptr;
+    if (!reuse(bytes, data)) data = from_system(bytes);
+    if (data && poison_fresh.load(std::memory_order_relaxed)) std::memset(data, 0xff, bytes);
+    return counted({data, bytes, this});
+  }
+
+  Allocation lend(void* data, size_t wanted) {
+    drain();
+    return counted({.data = data, .bytes = rounded(wanted), .owner = this, .lent = true});
   }
 
   void give(const Allocation& block, bool own_thread) {
     if (own_thread) {
-      keep(block.data, block.bytes);
+      keep(block);
     } else {
       std::lock_guard lock(foreign_mutex_);
       foreign_.push_back(block);
@@ -104,34 +117,54 @@ class Allocator {
   void set_limit(int64_t bytes) { limit_ = bytes; }
 
  private:
-  void keep(void* data, size_t bytes) {
-    stats_.active -= static_cast<int64_t>(bytes);
-    stats_.cached += static_cast<int64_t>(bytes);
-    if (bytes < kPage)
-      small_[bytes / kAlign].push_back(data);
-    else
-      large_[bytes].push_back(data);
+  static size_t rounded(size_t wanted) {
+    return round_up(std::max<size_t>(wanted, 1), wanted >= kPage ? kPage : kAlign);
   }
 
-  void* reuse(size_t& bytes) {
+  Allocation counted(Allocation block) {
+    stats_.active += static_cast<int64_t>(block.bytes);
+    stats_.peak = std::max(stats_.peak, stats_.active);
+    outstanding_.fetch_add(1, std::memory_order_relaxed);
+    if (observer) [[unlikely]] {
+      block.number = ++blocks_numbered;
+      observer->allocated(block.number, static_cast<int64_t>(block.bytes), device_, current_use);
+    }
+    return block;
+  }
+
+  void keep(const Allocation& block) {
+    stats_.active -= static_cast<int64_t>(block.bytes);
+    if (observer && block.number) [[unlikely]]
+      observer->released(block.number);
+    if (block.lent) return;
+    stats_.cached += static_cast<int64_t>(block.bytes);
+    if (block.bytes < kPage)
+      small_[block.bytes / kAlign].push_back(block.data);
+    else
+      large_[block.bytes].push_back(block.data);
+  }
+
+  // Whether a block was kept; it may be larger than asked for.
+  bool reuse(size_t& bytes, void*& data) {
     std::vector<void*>* list = nullptr;
     if (bytes < kPage) {
       list = &small_[bytes / kAlign];
-      if (list->empty()) return nullptr;
+      if (list->empty()) return false;
     } else {
       auto it = large_.lower_bound(bytes);
       while (it != large_.end() && it->second.empty()) it = large_.erase(it);
-      if (it == large_.end() || it->first > bytes + bytes / 8) return nullptr;
+      if (it == large_.end() || it->first > bytes + bytes / 8) return false;
       bytes = it->first;
       list = &it->second;
     }
-    void* data = list->back();
+    data = list->back();
     list->pop_back();
     stats_.cached -= static_cast<int64_t>(bytes);
-    return data;
+    return true;
   }
 
   void* from_system(size_t bytes) {
+    if (device_ == Device::Meta) return ++stats_.system_allocations, nullptr;
     void* data = allocate_pages(bytes);
     if (!data) {
       trim();
@@ -151,11 +184,12 @@ class Allocator {
   void drain() {
     if (!has_foreign_.load(std::memory_order_acquire)) return;
     std::lock_guard lock(foreign_mutex_);
-    for (const Allocation& b : foreign_) keep(b.data, b.bytes);
+    for (const Allocation& b : foreign_) keep(b);
     foreign_.clear();
     has_foreign_.store(false, std::memory_order_relaxed);
   }
 
+  const Device device_;
   std::array<std::vector<void*>, kPage / kAlign> small_;
   std::map<size_t, std::vector<void*>> large_;
   MemoryStats stats_;
@@ -168,12 +202,14 @@ class Allocator {
 
 namespace {
 
-// The rank is its thread: the allocator dies with the last of the thread and the blocks it handed out.
+// The rank is its thread: the allocators die with the last of the thread and the blocks they handed out.
 struct Owner {
-  Allocator* allocator = new Allocator;
+  Allocator* cpu = new Allocator(Device::Cpu);
+  Allocator* meta = new Allocator(Device::Meta);
   ~Owner() {
     gone() = true;
-    allocator->unref();
+    cpu->unref();
+    meta->unref();
   }
   static bool& gone() {
     thread_local bool value = false;
@@ -181,31 +217,44 @@ struct Owner {
   }
 };
 
-Allocator* own() {
+Owner& own() {
   thread_local Owner owner;
-  return owner.allocator;
+  return owner;
 }
+
+Allocator* own(Device device) { return device == Device::Meta ? own().meta : own().cpu; }
 
 }  // namespace
 
 void set_poison(bool on) { poison_fresh.store(on, std::memory_order_relaxed); }
 bool poison() { return poison_fresh.load(std::memory_order_relaxed); }
 
-Allocation allocate(int64_t bytes, Device) { return own()->take(static_cast<size_t>(bytes)); }
+Allocation allocate(int64_t bytes, Device device) { return own(device)->take(static_cast<size_t>(bytes)); }
+Allocation count_lent(void* data, int64_t bytes) { return own().cpu->lend(data, static_cast<size_t>(bytes)); }
 
-void release(const Allocation& block) { block.owner->give(block, !Owner::gone() && own() == block.owner); }
+void release(const Allocation& block) {
+  bool here = !Owner::gone() && (own().cpu == block.owner || own().meta == block.owner);
+  block.owner->give(block, here);
+}
 
 }  // namespace detail
 
-MemoryStats memory_stats(Device device) { return device == Device::Cpu ? detail::own()->stats() : MemoryStats{}; }
+AllocationObserver* AllocationObserver::current() { return detail::observer; }
+AllocationObserver* AllocationObserver::set(AllocationObserver* observer) {
+  return std::exchange(detail::observer, observer);
+}
+
+MemoryStats memory_stats(Device device) {
+  return device == Device::Cuda ? MemoryStats{} : detail::own(device)->stats();
+}
 void reset_peak_memory(Device device) {
-  if (device == Device::Cpu) detail::own()->reset_peak();
+  if (device != Device::Cuda) detail::own(device)->reset_peak();
 }
 void empty_cache(Device device) {
-  if (device == Device::Cpu) detail::own()->trim();
+  if (device != Device::Cuda) detail::own(device)->trim();
 }
 void set_memory_limit(int64_t bytes, Device device) {
-  if (device == Device::Cpu) detail::own()->set_limit(bytes);
+  if (device != Device::Cuda) detail::own(device)->set_limit(bytes);
 }
 
 std::string to_string(const MemoryStats& s) {

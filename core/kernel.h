@@ -41,13 +41,17 @@ struct KernelCall {
 };
 using KernelFn = void (*)(const KernelCall&);
 
+/// The bytes that a call takes from the allocator while it runs.
+using ScratchFn = int64_t (*)(const KernelCall&);
+
 /// The implementations of one kernel by device; null where a device lacks it. Meta needs none.
 struct Kernel {
   KernelFn cpu = nullptr;
   KernelFn cuda = nullptr;
+  ScratchFn cpu_scratch = nullptr;  ///< null: none; views may have no data
 };
 
-/// Runs the kernel of `device`, nothing for Meta. Throws ValueError naming `op` if the device lacks it.
+/// Runs the kernel of `device`; for Meta only counts its scratch memory, as on the CPU. Throws ValueError naming `op` if the device lacks it.
 void launch(const Kernel& kernel, Device device, const char* op, const KernelCall& call);
 
 }  // namespace cleave

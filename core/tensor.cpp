@@ -21,14 +21,18 @@ struct StorageAccess {
   static void init(Storage& s, int64_t bytes, Device device) {
     s.device_ = device;
     s.bytes_ = bytes;
-    if (device != Device::Meta) s.block_ = detail::allocate(bytes, device);
+    s.block_ = detail::allocate(bytes, device);
+  }
+  static void init_empty(Storage& s, int64_t bytes) {
+    s.device_ = Device::Meta;
+    s.bytes_ = bytes;
   }
   static void retain(Storage& s) { s.references_.fetch_add(1, std::memory_order_relaxed); }
   static bool unique(const Storage& s) { return s.references_.load(std::memory_order_acquire) == 1; }
   static bool last(Storage& s) { return s.references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   static void adopt(Storage& s, int64_t bytes, std::shared_ptr<void> memory) {
     s.bytes_ = bytes;
-    s.block_ = {memory.get(), static_cast<size_t>(bytes), nullptr};
+    s.block_ = detail::count_lent(memory.get(), bytes);
     s.rare_ = new Storage::Rare{.pending = {}, .memory = std::move(memory)};
   }
   /// The operation uses the block; nobody will ask for its outcome.
@@ -78,22 +82,41 @@ Tensor make_tensor(const Shape& shape, DType dtype, Device device) {
   return make_tensor(shape, shape, dtype, device, nullptr);
 }
 
-Tensor make_tensor(const Shape& shape, DType dtype, std::shared_ptr<void> memory) {
-  auto fresh = std::make_unique<Fresh>();
-  StorageAccess::adopt(fresh->storage, numel(shape) * size_of(dtype), std::move(memory));
+namespace {
+
+Tensor plain_on(std::unique_ptr<Fresh> fresh, const Shape& shape, DType dtype) {
   TensorImpl& impl = fresh->impl;
+  impl.device = fresh->storage.device();
   impl.view = View{fresh->storage.data(), dtype, shape, contiguous_strides(shape)};
   impl.global = shape;
   impl.storage = &fresh->storage;
   return Tensor(&fresh.release()->impl);
 }
 
+}  // namespace
+
+Tensor make_placeholder(const Shape& shape, DType dtype) {
+  auto fresh = std::make_unique<Fresh>();
+  StorageAccess::init_empty(fresh->storage, numel(shape) * size_of(dtype));
+  return plain_on(std::move(fresh), shape, dtype);
+}
+
+Tensor make_tensor(const Shape& shape, DType dtype, std::shared_ptr<void> memory) {
+  auto fresh = std::make_unique<Fresh>();
+  StorageAccess::adopt(fresh->storage, numel(shape) * size_of(dtype), std::move(memory));
+  return plain_on(std::move(fresh), shape, dtype);
+}
+
 Tensor make_tensor(const Shape& global, const Shape& local, DType dtype, Device device, const dist::LayoutData* layout,
                    bool absent) {
   auto* fresh = new Fresh;
   try {
-    if (absent) device = Device::Meta;
-    StorageAccess::init(fresh->storage, numel(local) * size_of(dtype), device);
+    if (absent) {
+      device = Device::Meta;
+      StorageAccess::init_empty(fresh->storage, 0);
+    } else {
+      StorageAccess::init(fresh->storage, numel(local) * size_of(dtype), device);
+    }
   } catch (...) {
     delete fresh;
     throw;

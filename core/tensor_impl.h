@@ -20,7 +20,7 @@ class PendingOperation {
 /// Elements that views share. Lives as long as any tensor on it; its header lies in the allocation of the first.
 class Storage {
  public:
-  void* data() const { return block_.data; }
+  void* data() const { return block_.data; }  ///< null on Meta
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
@@ -84,6 +84,8 @@ inline const View& elements(const Tensor& x) {
   return x.impl()->view;
 }
 
+/// A type without anything behind it, and counted nowhere: on Device::Meta, until elements are made.
+Tensor make_placeholder(const Shape& shape, DType dtype);
 /// A fresh plain tensor, dense and uninitialised.
 Tensor make_tensor(const Shape& shape, DType dtype, Device device);
 /// The same in memory of the host that someone else made, which it keeps alive: at least as large, aligned to 64 bytes.

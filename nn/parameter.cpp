@@ -72,7 +72,7 @@ std::shared_ptr<ParameterState> make_state(const ModuleBase* parent, const std::
                      "; parameters are floating, use a Buffer for other values");
   init.resolve(shape);  // a shape that does not suit it is an error here, not when the elements are made
   state->tensor =
-      state->deferred ? cleave::detail::make_tensor(shape, state->dtype, Device::Meta) : make_elements(*state, nullptr);
+      state->deferred ? cleave::detail::make_placeholder(shape, state->dtype) : make_elements(*state, nullptr);
   if (trained) set_requires_grad(state->tensor, true);
   return state;
 }

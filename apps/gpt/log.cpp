@@ -36,6 +36,12 @@ std::vector<std::string> lines_up_to(const std::string& path, int64_t last) {
   return out;
 }
 
+// What is not finite is written as null.
+double number_in(const nlohmann::json& line, const char* name) {
+  auto at = line.find(name);
+  return at != line.end() && at->is_number() ? at->get<double>() : std::nan("");
+}
+
 }  // namespace
 
 std::string to_json(const StepRecord& r) {
@@ -50,6 +56,9 @@ std::string to_json(const StepRecord& r) {
                     {"bytes", c.bytes},
                     {"count", c.count}});
   if (r.held_out) line["held_out"] = *r.held_out;
+  if (r.loss_z) line["z"]["loss"] = *r.loss_z;
+  if (r.grad_norm_z) line["z"]["grad_norm"] = *r.grad_norm_z;
+  if (!r.outliers.empty()) line["outlier"] = r.outliers;
   return line.dump();
 }
 
@@ -64,13 +73,29 @@ LogFile::LogFile(const std::string& path, int64_t done) : path_(path) {
   if (path.empty()) return;
   std::vector<std::string> kept = done > 0 ? lines_up_to(path, done) : std::vector<std::string>{};
   file_.open(path);
-  for (const std::string& line : kept) file_ << line << '\n';
+  for (const std::string& line : kept) {
+    auto parsed = nlohmann::json::parse(line);
+    loss_.add(number_in(parsed, "loss"));
+    grad_norm_.add(number_in(parsed, "grad_norm"));
+    file_ << line << '\n';
+  }
   file_.flush();
   if (!file_) throw cleave::FileError(fmt::format("--log: {} cannot be written", path));
 }
 
-void LogFile::write(const StepRecord& record) {
+void LogFile::judge(StepRecord& r) {
+  auto loss = loss_.add(r.loss), norm = grad_norm_.add(r.grad_norm);
+  r.loss_z = loss.z;
+  r.grad_norm_z = norm.z;
+  r.outliers.clear();
+  if (loss.outlier) r.outliers.emplace_back("loss");
+  if (norm.outlier) r.outliers.emplace_back("grad_norm");
+}
+
+void LogFile::write(const StepRecord& given) {
   if (path_.empty()) return;
+  StepRecord record = given;
+  judge(record);
   file_ << to_json(record) << std::endl;
   if (!file_) throw cleave::FileError(fmt::format("--log: {} cannot be written; is the disk full?", path_));
 }

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "gpt/outlier.h"
+
 namespace gpt {
 
 /// One step, as rank 0 sees it.
@@ -22,6 +24,9 @@ struct StepRecord {
   std::vector<int64_t> peak_bytes = {};            ///< by rank, since the start
   std::vector<cleave::dist::CommCount> comm = {};  ///< of rank 0 in this step
   std::optional<double> held_out = std::nullopt;   ///< loss, where it was measured
+  std::optional<double> loss_z = std::nullopt;     ///< see OutlierDetector
+  std::optional<double> grad_norm_z = std::nullopt;
+  std::vector<std::string> outliers = {};  ///< of "loss", "grad_norm": what stands out from the steps before
 };
 
 /// One line, without its end.
@@ -29,7 +34,8 @@ std::string to_json(const StepRecord& record);
 /// For people: "step 40/800  loss 2.8131  ...".
 std::string to_text(const StepRecord& record, int64_t steps);
 
-/// A file of JSON lines, each written out at once.
+/// A file of JSON lines, each written out at once, with z-scores and outliers of losses and gradient norms. A run that
+/// goes on judges its steps as one that was never interrupted.
 class LogFile {
  public:
   /// An empty path writes nothing. A run that goes on behind step `done` keeps the lines of steps up to it that the
@@ -39,8 +45,11 @@ class LogFile {
   void write(const StepRecord& record);
 
  private:
+  void judge(StepRecord& record);
+
   std::string path_;
   std::ofstream file_;
+  OutlierDetector loss_, grad_norm_;
 };
 
 /// Progress on stdout: on a terminal (where stderr is one too: mpirun makes stdout look like one) a bar that moves,

@@ -27,9 +27,9 @@ namespace optim = cleave::optim;
 namespace {
 
 // A prvalue: a model is not moved.
-Gpt build(const TrainOptions& o) {
+Gpt build(const TrainOptions& o, cleave::Device device) {
   cleave::seed(o.seed);
-  return nn::build<Gpt>({.dtype = o.step.dtype, .deferred = o.deferred}, o.model);
+  return nn::build<Gpt>({.dtype = o.step.dtype, .device = device, .deferred = o.deferred}, o.model);
 }
 
 std::unique_ptr<optim::Optimizer> placed_optimizer(Gpt& model, const Placement& placement, const TrainOptions& o) {
@@ -60,10 +60,10 @@ Batch batch_of(const Tensor& ids, const Tensor& targets, cleave::dist::Layout la
   return batch;
 }
 
-Trainer::Trainer(const TrainOptions& options, const Placement& placement)
+Trainer::Trainer(const TrainOptions& options, const Placement& placement, cleave::Device device)
     : options_(options),
       placement_(placement),
-      model_(build(options)),
+      model_(build(options, device)),
       optimizer_(placed_optimizer(model_, placement, options)),
       schedule_(make_schedule(options)) {
   model_.head.loss_chunk = options.step.loss_chunk;

@@ -7,7 +7,10 @@ namespace cleave::cpu {
 /// Uninitialised bytes, aligned to 64, given back at the end of the scope. Make it outside parallel regions.
 class Scratch {
  public:
-  explicit Scratch(int64_t bytes) : block_(detail::allocate(bytes, Device::Cpu)) {}
+  explicit Scratch(int64_t bytes, Device device = Device::Cpu) {
+    detail::MemoryUseScope use(MemoryUse::workspace);
+    block_ = detail::allocate(bytes, device);
+  }
   ~Scratch() { detail::release(block_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;

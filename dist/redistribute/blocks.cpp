@@ -34,6 +34,7 @@ Pieces lay_out(const Tensor& block, std::span<const Box> boxes) {
     out.data = block.impl()->view.data;
     return out;
   }
+  cleave::detail::MemoryUseScope use(MemoryUse::communication);
   out.buffer = cleave::detail::make_tensor(Shape{total}, block.dtype(), block.device());
   out.data = out.buffer.impl()->view.data;
   return out;

@@ -110,7 +110,7 @@ TEST_CASE("parameters that the plan misnames or misplaces") {
   rejects<PlanError>({.parameter = {{"**.weight", "tp, -"}, {"up.*", "-, tp"}}},
                      {"**.weight", "up.*", "up.weight", "different"});
   rejects<PlanError>({.parameter = {{"up.weight", "tp, -"}, {"tied", "-, tp"}}}, {"up.weight", "tied", "different"});
-  rejects<PlanError>({.parameter = {{"up.bias", "- => - => - => -"}}}, {"up.bias", "4 layouts"});
+  rejects<PlanError>({.parameter = {{"up.bias", "- => - => - => - => -"}}}, {"up.bias", "5 layouts"});
   rejects<LayoutError>({.parameter = {{"up.weight", "tp"}}}, {"up.weight", "f32[6, 4]", "1 dims", "2"});
   rejects<LayoutError>({.parameter = {{"up.weight", "tp, tp"}}}, {"up.weight", "twice"});
   rejects<LayoutError>({.parameter = {{"up.weight", "tq, -"}}}, {"up.weight", "tq", "dp, tp"});

@@ -35,14 +35,9 @@ Table& table() {
   return owner.table;
 }
 
-thread_local std::vector<NodeRange> forgotten;
-
-bool is_forgotten(const Tensor& result) {
-  if (forgotten.empty() || !result.has_producer()) return false;
-  uint64_t made = result.impl()->autograd->producer->sequence();
-  for (const auto& [first, last] : forgotten)
-    if (made >= first && made < last) return true;
-  return false;
+// What was only looked at leads nowhere.
+bool leads_on(const Tensor& result) {
+  return !saving_enabled() || !result.has_producer() || result.impl()->autograd->producer->runs;
 }
 
 thread_local MemoScope* innermost = nullptr;
@@ -65,7 +60,7 @@ Tensor recall(const Tensor& x, const LayoutData* to) {
     if (e.to != to || e.grad != taped(x) || e.source_version != x.version()) continue;
     if (e.result->storage->version() != e.result_version) continue;
     if (!try_retain(e.result)) continue;
-    if (Tensor known(e.result); !is_forgotten(known)) return known;
+    if (Tensor known(e.result); leads_on(known)) return known;
   }
   return {};
 }
@@ -78,10 +73,6 @@ void remember(const Tensor& x, const LayoutData* to, const Tensor& result) {
   x.impl()->memoised = result.impl()->memoised = true;
   if (innermost) innermost->kept_.push_back(result);
 }
-
-ForgetNodes::ForgetNodes(std::vector<NodeRange> ranges) : before_(std::exchange(forgotten, std::move(ranges))) {}
-ForgetNodes::~ForgetNodes() { forgotten = std::move(before_); }
-const std::vector<NodeRange>& ForgetNodes::current() { return forgotten; }
 
 MemoScope::MemoScope(bool ends_here) : outer_(std::exchange(innermost, this)), ends_here_(ends_here) {}
 MemoScope::~MemoScope() {

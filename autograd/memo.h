@@ -1,6 +1,5 @@
 // Memoised redistributions: weak references, keyed by (tensor, its version, layout, grad mode), per rank.
 #pragma once
-#include <utility>
 #include <vector>
 
 #include <cleave/autograd/gradient_rules.h>
@@ -12,23 +11,6 @@ namespace cleave::autograd {
 Tensor recall(const Tensor& x, const LayoutData* to);
 /// Remembers `result` for as long as it and x live. The innermost MemoScope keeps it alive.
 void remember(const Tensor& x, const LayoutData* to, const Tensor& result);
-
-/// Numbers of nodes, from the first to before the last.
-using NodeRange = std::pair<uint64_t, uint64_t>;
-
-/// While it lives, results of nodes in these ranges are not recalled: they may have run backward already.
-class ForgetNodes {
- public:
-  explicit ForgetNodes(std::vector<NodeRange> ranges);
-  ~ForgetNodes();
-  ForgetNodes(const ForgetNodes&) = delete;
-  ForgetNodes& operator=(const ForgetNodes&) = delete;
-  /// Those in force.
-  static const std::vector<NodeRange>& current();
-
- private:
-  std::vector<NodeRange> before_;
-};
 
 /// Keeps results alive until it ends: the running `operator()` of a module. Under RecordOnly the scope around it goes
 /// on keeping what the tape otherwise would, parameters aside, up to one that `ends_here`.

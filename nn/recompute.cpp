@@ -40,7 +40,6 @@ struct Surroundings {
   cleave::detail::RandomKey random = cleave::detail::random_state();
   const dist::MeshState* mesh = dist::ambient_mesh();
   bool forbidden = dist::implicit_redistribution_forbidden();
-  std::vector<autograd::NodeRange> forgotten = autograd::ForgetNodes::current();
   std::vector<std::pair<ModuleBase*, bool>> training = {};
 };
 
@@ -104,9 +103,6 @@ class CheckpointNode : public Node {
     DifferentiatedScope inside;
     dist::UseMesh mesh(around.mesh);
     dist::ForbidImplicitRedistribution forbid(around.forbidden);
-    std::vector<autograd::NodeRange> forgotten = around.forgotten;
-    forgotten.emplace_back(sequence(), newest() + 1);
-    autograd::ForgetNodes forget(std::move(forgotten));
     RestoredModes modes(around.training);
     RestoredStream stream(around.random);
     autograd::MemoScope memo(true);

@@ -1,6 +1,7 @@
 // Activation checkpointing as a call: what functions may take, give, use and see.
 #include "nn/support.h"
 
+#include <cleave/autograd/engine.h>
 #include <cleave/core/random.h>
 #include <cleave/dist/ambient.h>
 #include <cleave/dist/communicator.h>
@@ -250,6 +251,43 @@ TEST_CASE("an exception in the function leaves everything as it was") {
   model.train();
   sum(model(x)).backward();
   CHECK(gradients({x}) == got);
+}
+
+TEST_CASE("a leaf is complete once, when it has its last term, whatever was remembered in between") {
+  on_ranks({1, 2}, [](dist::World& world) {
+    dist::DeviceMesh mesh(world, {{"dp", world.size()}});
+    dist::Layout split = mesh.layout("dp, -"), whole = mesh.layout("-, -");
+    std::vector<Tensor> leaves;
+    for (uint64_t s : {1, 2, 3}) leaves.push_back(dist::distribute(normal(s, {3, 3}), split).set_requires_grad());
+    const Tensor &a = leaves[0], &b = leaves[1], &c = leaves[2];
+    auto gathered = [&](const Tensor& t) { return dist::redistribute(t, whole); };
+    auto inner = [=](const Tensor& h) { return matmul(h, gathered(b)) + gathered(b); };
+    auto f = [=](const Tensor& h) { return sin(matmul(nn::checkpoint(inner, h), gathered(a))) * gathered(b); };
+    for (bool unused : {false, true}) {
+      Tensor h = sin(a) * b, kept;  // an early use of both
+      h = nn::checkpoint(f, dist::redistribute(h, whole));
+      kept = gathered(b);  // found again in backward, when its node has run
+      h = h + square(kept) + (unused ? h * 0.0 : gathered(c));
+      if (unused)  // c is used for a result that nobody uses
+        nn::checkpoint([&](const Tensor& t) { return std::pair{sin(t), t * gathered(c)}; }, h).first;
+      Tensor loss = sum(square(h));
+      std::vector<autograd::Slots> captured(3);
+      std::vector<int> completed(3);
+      std::vector<std::vector<double>> then(3), last(3);
+      auto value = [&](size_t i) { return to_vector<double>(captured[i].sum(leaves[i].impl()->layout).value); };
+      auto note = [&](const Tensor& leaf) {
+        for (size_t i = 0; i < 3; ++i)
+          if (leaf.impl() == leaves[i].impl()) ++completed[i], then[i] = value(i);
+      };
+      autograd::Root root{loss, autograd::ones_cotangent(loss)};
+      autograd::run_backward({&root, 1}, {.wanted = leaves, .captured = &captured, .completed = note});
+      for (size_t i = 0; i < (unused ? 2u : 3u); ++i) {
+        CHECK(completed[i] == 1);
+        CHECK(then[i] == value(i));
+      }
+      CHECK(completed[2] == (unused ? 0 : 1));
+    }
+  });
 }
 
 TEST_CASE("custom_shard inside and around") {

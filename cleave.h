@@ -55,6 +55,8 @@
 #include <cleave/nn/attention.h>
 #include <cleave/nn/buffer.h>
 #include <cleave/nn/build.h>
+#include <cleave/nn/checkpoint.h>
+#include <cleave/nn/checkpoint_series.h>
 #include <cleave/nn/custom_shard.h>
 #include <cleave/nn/data/loader_state.h>
 #include <cleave/nn/data/shuffle.h>
@@ -72,6 +74,7 @@
 #include <cleave/nn/plan.h>
 #include <cleave/nn/profile.h>
 #include <cleave/nn/recompute.h>
+#include <cleave/nn/safetensors.h>
 #include <cleave/nn/shard.h>
 #include <cleave/nn/value_and_grad.h>
 #include <cleave/nn/zero.h>

@@ -105,13 +105,14 @@ else()
   target_compile_options(cleave_flags INTERFACE -Wno-unknown-pragmas)
 endif()
 
-# Text: fmt (linked), toml++, nlohmann-json (headers); CLI11 (headers) and PCRE2 (linked) for tools only ---------------
+# Text: fmt (linked), toml++, nlohmann-json, xxHash (headers); for tools only CLI11 (headers), PCRE2 (linked) -----------
 find_path(CLEAVE_FMT_INCLUDE fmt/format.h REQUIRED)
 find_library(CLEAVE_FMT_LIBRARY fmt REQUIRED)
 find_path(CLEAVE_TOML_INCLUDE toml++/toml.h REQUIRED)
 find_path(CLEAVE_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
-mark_as_advanced(CLEAVE_FMT_INCLUDE CLEAVE_FMT_LIBRARY CLEAVE_TOML_INCLUDE CLEAVE_JSON_INCLUDE)
-foreach(name FMT TOML JSON)
+find_path(CLEAVE_XXHASH_INCLUDE xxhash.h REQUIRED)
+mark_as_advanced(CLEAVE_FMT_INCLUDE CLEAVE_FMT_LIBRARY CLEAVE_TOML_INCLUDE CLEAVE_JSON_INCLUDE CLEAVE_XXHASH_INCLUDE)
+foreach(name FMT TOML JSON XXHASH)
   cleave_private_include(${CLEAVE_${name}_INCLUDE})
 endforeach()
 list(APPEND CLEAVE_LINK_LIBRARIES ${CLEAVE_FMT_LIBRARY})

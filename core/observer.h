@@ -40,7 +40,8 @@ enum class SpanKind : uint8_t {
   op,              ///< OpSpan
   module,          ///< nn::ModuleSpan
   phase,           ///< "backward", "optimizer"
-  scope            ///< a user's own
+  scope,           ///< a user's own
+  file             ///< nn::FileSpan
 };
 
 /// Lives on the stack while it lasts.

@@ -1,6 +1,8 @@
 // Random numbers by position: Philox4x32-10 (Salmon et al. 2011), keyed by (seed, call, global element index).
 #pragma once
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include <cleave/core/shape.h>
 
@@ -8,6 +10,11 @@ namespace cleave {
 
 /// Restarts this rank's stream: the same seed on every rank gives the same numbers under every layout.
 void seed(uint64_t value);
+/// This rank's stream as a text to be saved, "seed 7 call 42": the same on all ranks, whatever the mesh or the layouts.
+/// A program that draws from several streams keeps them apart by explicit seeds, which have no state.
+std::string rng_state();
+/// Goes on from such a text. Throws ValueError for any other.
+void set_rng_state(std::string_view text);
 
 namespace detail {
 

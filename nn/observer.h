@@ -19,6 +19,18 @@ class ModuleSpan : public Span {
   const ModuleBase& module;
 };
 
+/// Work of this rank on a checkpoint's files: "save", "load". A save in the background is told by `Observer::finished`
+/// alone, from its start to its last agreement.
+class FileSpan : public Span {
+ public:
+  enum class Part : uint8_t { scope, background };
+  FileSpan(const char* name, int64_t bytes, Part part = Part::scope) : Span(SpanKind::file, name), bytes(bytes) {
+    if (part == Part::scope) open();
+  }
+  ~FileSpan() { close(); }
+  const int64_t bytes;  ///< that this rank writes or reads
+};
+
 /// While it lives, every `operator()` of a module on this rank is told to it, and to it alone: the last one made is the
 /// one in force. A call that throws has no `leave`.
 class CallObserver {

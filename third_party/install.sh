@@ -9,7 +9,8 @@ build=(
   libdnnl-dev                             # matrix products, f32 and bf16
   libopenmpi-dev openmpi-bin              # ranks as processes
   libfmt-dev libtomlplusplus-dev          # text: messages, plan files
-  libcli11-dev nlohmann-json3-dev         # tools: arguments, logs, checkpoints' headers
+  nlohmann-json3-dev libxxhash-dev        # checkpoints: headers and manifests, hashes
+  libcli11-dev                            # tools: arguments
   libpcre2-dev                            # tools: the tokenizer's patterns
   doctest-dev                             # tests
 )

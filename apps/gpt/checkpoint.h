@@ -1,6 +1,6 @@
 // Trained models as files: global tensors, so that they do not depend on the mesh.
 #pragma once
-#include <cleave/dist/launch.h>
+#include <cleave/nn/checkpoint.h>
 
 #include <memory>
 #include <string>
@@ -9,14 +9,18 @@
 
 namespace gpt {
 
-/// Throws FileError if no file can be made at this path: to be asked before training, not after.
+/// Throws FileError if nothing can be saved under this path: to be asked before training, not after.
 void require_writable(const std::string& path);
 
-/// Writes the model's parameters and its config; rank 0 writes, every rank calls. Communicates. Throws FileError.
-void save_model(const cleave::dist::World& world, const Gpt& model, const std::string& path);
+/// The model's tensors, and its config in the file's metadata.
+cleave::nn::CheckpointGroup model_group(const Gpt& model);
 
-/// The model of such a file, plain, on this rank. Throws FileError for a file that is missing, incomplete, or whose
-/// tensors are not those of its config.
+/// Writes the model: into one file, or, if the path ends in a slash or is a folder, as a checkpoint. Every rank calls.
+/// Communicates. Throws FileError.
+void save_model(const Gpt& model, const std::string& path);
+
+/// The model of such a file or folder, or of the newest of a folder of checkpoints, plain. Every rank calls. Throws
+/// FileError for what is missing, incomplete, or has other tensors than its config says.
 std::unique_ptr<Gpt> load_model(const std::string& path);
 
 }  // namespace gpt

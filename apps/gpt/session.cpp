@@ -111,7 +111,7 @@ double Session::evaluate() {
 }
 
 void Session::end() {
-  if (!o_.save.empty()) save_model(world_, trainer_.model(), o_.save);
+  if (!o_.save.empty()) save_model(trainer_.model(), o_.save);
   progress_.finish();
   if (first()) tell();
   watch_.report();

@@ -23,7 +23,7 @@ const S& as(const Span& span) {
 
 const char* category(SpanKind kind) {
   constexpr const char* names[] = {"kernel", "collective", "redistribution", "backward",
-                                   "op",     "module",     "phase",          "scope"};
+                                   "op",     "module",     "phase",          "scope",    "file"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -134,10 +134,12 @@ uint32_t EventTexts::of(const Span& span) {
     key.add(static_cast<uint64_t>(s.call.kind)).add(s.axis).add(static_cast<uint64_t>(s.bytes));
     key.add(static_cast<uint64_t>(s.call.dtype)).add(static_cast<uint64_t>(s.part));
   }
+  if (span.kind == SpanKind::file) key.add(static_cast<uint64_t>(as<FileSpan>(span).bytes));
   if (auto found = known_.find(key.value()); found != known_.end()) return found->second;
 
   if (texts_.size() >= kMaxTexts) return of(span.name, category(span.kind));
   EventText text{name_of(span), category(span.kind), ""};
+  if (span.kind == SpanKind::file) text.arguments = fmt::format("\"bytes\":{}", as<FileSpan>(span).bytes);
   if (span.kind == SpanKind::collective) text.arguments = collective_arguments(as<CollectiveSpan>(span));
   auto list = [&](const char* name, const std::vector<TypeRef>& types) {
     std::string items;

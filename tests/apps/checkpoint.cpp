@@ -5,6 +5,7 @@
 #include <cleave/core/random.h>
 #include <cleave/dist/launch.h>
 #include <cleave/nn/build.h>
+#include <cleave/nn/checkpoint_series.h>
 #include <cleave/nn/shard.h>
 #include <cleave/ops/creation.h>
 #include <cleave/ops/host.h>
@@ -13,7 +14,6 @@
 
 #include "apps/temporary_folder.h"
 #include "gpt/plans.h"
-#include "gpt/safetensors.h"
 
 using namespace gpt;
 using namespace cleave;
@@ -33,7 +33,7 @@ void save(const std::string& path, const Config& config, int ranks, const std::s
       nn::shard(model, *p.mesh, p.plan);
     else
       nn::materialize(model);
-    save_model(world, model, path);
+    save_model(model, path);
   });
 }
 
@@ -60,34 +60,44 @@ TEST_CASE("a model saved under any plan has the bytes of one device, and is read
 TEST_CASE("a file whose tensors are not those of its description is refused") {
   TemporaryFolder folder;
   save(folder.path("good"), kConfig, 1, "", "");
-  SafetensorsFile good = read_safetensors(folder.path("good"));
-  auto refused = [&](const std::map<std::string, Tensor>& tensors, const Metadata& metadata, const char* why) {
-    std::vector<TensorEntry> entries;
-    for (const auto& [name, t] : tensors) entries.push_back({name, t.dtype(), t.shape()});
-    {
-      SafetensorsWriter file(folder.path("bad"), entries, metadata);
-      for (const auto& [name, t] : tensors) file.write(t);
-      file.commit();
-    }
+  nn::SafetensorsFile good(folder.path("good"));
+  std::map<std::string, Tensor> all;
+  for (const auto& e : good.entries()) all.emplace(e.name, good.read(e.name));
+  auto refused = [&](const std::map<std::string, Tensor>& tensors, const nn::Metadata& metadata, const char* why) {
+    nn::save_safetensors(folder.path("bad"), {tensors.begin(), tensors.end()}, metadata);
     CHECK_THROWS_WITH_AS(load_model(folder.path("bad")), doctest::Contains(why), FileError);
   };
-  refused(good.tensors, {}, "description");
-  refused({}, good.metadata, "description");
-  auto tensors = good.tensors;
+  refused(all, {}, "description");
+  refused({}, good.metadata(), "description");
+  auto tensors = all;
   tensors.erase("norm.weight");
-  refused(tensors, good.metadata, "parameters");
+  refused(tensors, good.metadata(), "lacks 1 of the model's tensors, the first is norm.weight");
   tensors.emplace("norm.wait", ones({40}, {.dtype = DType::f64}));
-  refused(tensors, good.metadata, "lacks the parameter norm.weight");
-  tensors = good.tensors;
+  refused(tensors, good.metadata(), "norm.wait");
+  tensors = all;
   tensors["norm.weight"] = ones({41}, {.dtype = DType::f64});
-  refused(tensors, good.metadata, "needs f64[40]");
-  tensors["norm.weight"] = ones({40});
-  refused(tensors, good.metadata, "norm.weight is f32[40]");
+  refused(tensors, good.metadata(), "needs f64[40]");
+  tensors = all;
+  tensors["new"] = ones({1});
+  refused(tensors, good.metadata(), "new");
+}
+
+TEST_CASE("a model in a folder, and the newest of a folder of checkpoints") {
+  TemporaryFolder folder;
+  save(folder.path("one"), kConfig, 1, "", "");
+  save(folder.path("model/"), kConfig, 4, "dp=2,tp=2", "dp_tp_sp");
+  auto one = load_model(folder.path("one")), model = load_model(folder.path("model"));
+  for (auto& [name, p] : one->named_parameters()) CHECK(equal(p.tensor(), model->parameter(name).tensor()));
+  nn::CheckpointSeries series(folder.path("run"));
+  series.save(3, {.groups = {model_group(*model)}});
+  CHECK(load_model(folder.path("run"))->config == kConfig);
+  CHECK_NOTHROW(require_writable(folder.path("model")));
 }
 
 TEST_CASE("whether a file can be written is known before training") {
   TemporaryFolder folder;
   CHECK_NOTHROW(require_writable(folder.path("model")));
   CHECK_THROWS_AS(require_writable(folder.path("no/model")), FileError);
+  folder.write("other", "things");
   CHECK_THROWS_AS(require_writable(folder.path()), FileError);
 }

@@ -1,0 +1,165 @@
+#include <cleave/core/error.h>
+#include <cleave/nn/internal/boxes.h>
+#include <cleave/nn/internal/checkpoint_files.h>
+#include <cleave/nn/internal/file_operations.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace cleave::nn::detail {
+
+namespace {
+
+void add_tensor(StoredGroup& group, const std::string& name, StoredTensor tensor, const std::string& path) {
+  if (!group.tensors.emplace(name, tensor).second)
+    throw FileError(fmt::format("{} has the tensor {} in two files", path, name));
+}
+
+size_t add_file(CheckpointFiles& out, StoredGroup& group, const std::string& path) {
+  out.files.emplace_back(path);
+  for (const auto& [name, text] : out.files.back().metadata()) group.metadata.emplace(name, text);
+  return out.files.size() - 1;
+}
+
+void add_all(CheckpointFiles& out, StoredGroup& group, const std::string& path) {
+  size_t file = add_file(out, group, path);
+  for (const auto& e : out.files[file].entries()) add_tensor(group, e.name, {file, &e}, path);
+}
+
+// A text file that the manifest vouches for.
+std::string verified_text(const CheckpointFiles& in, const std::string& name) {
+  std::string path = in.path + "/" + name;
+  auto entry = in.manifest->files.find(name);
+  if (entry == in.manifest->files.end()) throw FileError(fmt::format("{} is not in the manifest", path));
+  std::string text = read_text(path);
+  auto bytes = static_cast<int64_t>(text.size());
+  if (bytes != entry->second.bytes)
+    throw FileError(fmt::format("{} has {} bytes, but {} were written", path, bytes, entry->second.bytes));
+  if (xxh3(text.data(), bytes) != entry->second.hash)
+    throw FileError(fmt::format("{} is damaged: its hash is not the manifest's", path));
+  return text;
+}
+
+void require_file(const SafetensorsFile& file, const ManifestFile& expected, int64_t chunk_bytes) {
+  if (file.file_bytes() != expected.bytes)
+    throw FileError(fmt::format("{} has {} bytes, but {} were written", file.path(), file.file_bytes(), expected.bytes));
+  const auto* begin = file.entries().empty() ? nullptr : file.bytes(file.entries().front()).data();
+  if (begin && xxh3(begin - file.header_bytes(), file.header_bytes()) != expected.hash)
+    throw FileError(fmt::format("{} is damaged: the hash of its header is not the manifest's", file.path()));
+  for (const auto& e : file.entries()) {
+    auto chunks = expected.chunks.find(e.name);
+    int64_t needed = chunks_of(e.bytes, chunk_bytes);
+    if (chunks == expected.chunks.end() || static_cast<int64_t>(chunks->second.size()) != needed)
+      throw FileError(fmt::format("{}: the manifest lacks the {} hashes of {}", file.path(), needed, e.name));
+  }
+  if (file.entries().size() != expected.chunks.size())
+    throw FileError(fmt::format("{} has {} tensors, but {} were written", file.path(), file.entries().size(),
+                                expected.chunks.size()));
+}
+
+void open_ours(CheckpointFiles& out) {
+  out.manifest = read_manifest(read_text(out.path + "/" + kManifest), out.path + "/" + kManifest);
+  out.values = read_values(verified_text(out, kState), out.path + "/" + kState);
+  for (const auto& [group, names] : out.manifest->groups)
+    for (const auto& name : names) {
+      add_all(out, out.groups[group], out.path + "/" + name);
+      require_file(out.files.back(), out.manifest->files.at(name), out.manifest->chunk_bytes);
+    }
+}
+
+// Hugging Face's index: it says in which file each tensor lies.
+void open_index(CheckpointFiles& out, const std::string& index) {
+  auto file_of = read_index(read_text(index), index);
+  StoredGroup& group = out.groups["model"];
+  std::map<std::string, size_t> opened;
+  for (const auto& [tensor, name] : file_of)
+    if (!opened.contains(name)) opened[name] = add_file(out, group, parent_folder(index) + "/" + name);
+  for (const auto& [tensor, name] : file_of) {
+    const SafetensorsFile& file = out.files[opened[name]];
+    const auto* entry = file.find(tensor);
+    if (!entry) throw FileError(fmt::format("{} lacks the tensor {}, which {} places there", file.path(), tensor, index));
+    add_tensor(group, tensor, {opened[name], entry}, index);
+  }
+}
+
+std::string only_file(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const auto& item : std::filesystem::directory_iterator(folder))
+    if (item.path().extension() == ".safetensors") found.push_back(item.path().string());
+  if (found.size() == 1) return found.front();
+  throw FileError(fmt::format("{} is no checkpoint: it has no {}, no model.safetensors, no index, and {} other "
+                              "safetensors files",
+                              folder, kManifest, found.size()));
+}
+
+std::string strip_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+void open_files(CheckpointFiles& out, const std::string& path) {
+  out.path = strip_slashes(path);
+  const std::string index = "/model.safetensors.index.json";
+  std::error_code error;
+  if (!std::filesystem::is_directory(out.path, error)) {
+    if (out.path.ends_with(".json"))
+      open_index(out, out.path);
+    else
+      add_all(out, out.groups["model"], out.path);
+  } else if (exists(out.path + "/" + kManifest)) {
+    open_ours(out);
+  } else if (exists(out.path + index)) {
+    open_index(out, out.path + index);
+  } else {
+    std::string file = out.path + "/model.safetensors";
+    add_all(out, out.groups["model"], exists(file) ? file : only_file(out.path));
+  }
+  out.verified.resize(out.files.size());
+}
+
+void require_complete(const std::string& folder) {
+  if (!exists(folder)) throw FileError(fmt::format("{} does not exist", folder));
+  if (!exists(folder + "/" + kManifest)) throw FileError(fmt::format("{} has no {}", folder, kManifest));
+  CheckpointFiles files;
+  open_files(files, folder);
+}
+
+const StoredGroup& CheckpointFiles::group(const std::string& name) const {
+  auto at = groups.find(name);
+  if (at != groups.end()) return at->second;
+  std::string known;
+  for (const auto& [group, tensors] : groups) known += (known.empty() ? "" : ", ") + group;
+  throw FileError(fmt::format("{} has no group {}; it has {}", path, name, known));
+}
+
+void CheckpointFiles::verify(const StoredTensor& tensor, int64_t chunk) {
+  if (!manifest) return;
+  const SafetensorsFile& file = files[tensor.file];
+  const SafetensorsEntry& e = *tensor.entry;
+  const auto& expected = manifest->files.at(last_name(file.path())).chunks.at(e.name);
+  auto& done = verified[tensor.file][e.name];
+  done.resize(expected.size());
+  auto i = static_cast<size_t>(chunk);
+  if (done[i]) return;
+  int64_t at = chunk * manifest->chunk_bytes, bytes = std::min(manifest->chunk_bytes, e.bytes - at);
+  if (xxh3(file.bytes(e).data() + at, bytes) != expected[i])
+    throw FileError(fmt::format("{} is damaged: {} is not what was written, in its bytes {} to {}", file.path(), e.name,
+                                at, at + bytes));
+  done[i] = true;
+}
+
+void CheckpointFiles::verify(const StoredTensor& tensor, const dist::Box& box) {
+  if (!manifest) return;
+  int64_t next = 0;  // runs come in order: what lies before was looked at
+  each_run(tensor.entry->shape, box, size_of(tensor.entry->dtype), [&](int64_t at, int64_t, int64_t bytes) {
+    int64_t last = (at + bytes - 1) / manifest->chunk_bytes;
+    for (next = std::max(next, at / manifest->chunk_bytes); next <= last; ++next) verify(tensor, next);
+  });
+}
+
+}  // namespace cleave::nn::detail

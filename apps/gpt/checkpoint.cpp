@@ -40,6 +40,14 @@ nn::CheckpointGroup model_group(const Gpt& model) {
   return {.name = "model", .tensors = nn::named_tensors(model), .metadata = {{kConfigKey, to_json(model.config)}}};
 }
 
+Config config_of(const nn::Checkpoint& file) {
+  const nn::Metadata& metadata = file.metadata("model");
+  auto found = metadata.find(kConfigKey);
+  if (found == metadata.end())
+    throw FileError(fmt::format("{} holds no model of gpt train: it lacks a description of the model", file.path()));
+  return parse_config(found->second);
+}
+
 void save_model(const Gpt& model, const std::string& path) {
   nn::CheckpointGroup group = model_group(model);
   if (wants_folder(path))
@@ -51,11 +59,7 @@ void save_model(const Gpt& model, const std::string& path) {
 std::unique_ptr<Gpt> load_model(const std::string& path) {
   nn::Checkpoint file(newest(path));
   auto tensors = file.tensors("model");
-  const nn::Metadata& metadata = file.metadata("model");
-  auto found = metadata.find(kConfigKey);
-  if (found == metadata.end() || tensors.empty())
-    throw FileError(fmt::format("{} holds no model of gpt train --save: it lacks a description of the model", path));
-  Config config = parse_config(found->second);
+  Config config = config_of(file);
   cleave::DType dtype = tensors.front().second.dtype;
   if (!cleave::is_floating(dtype)) throw FileError(fmt::format("{} has weights of dtype {}", path, to_string(dtype)));
   std::unique_ptr<Gpt> model(new Gpt(nn::build<Gpt>({.dtype = dtype, .deferred = true}, config)));

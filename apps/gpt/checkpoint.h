@@ -15,6 +15,9 @@ void require_writable(const std::string& path);
 /// The model's tensors, and its config in the file's metadata.
 cleave::nn::CheckpointGroup model_group(const Gpt& model);
 
+/// The config in the metadata of a file's model. Throws FileError if there is none.
+Config config_of(const cleave::nn::Checkpoint& file);
+
 /// Writes the model: into one file, or, if the path ends in a slash or is a folder, as a checkpoint. Every rank calls.
 /// Communicates. Throws FileError.
 void save_model(const Gpt& model, const std::string& path);

@@ -56,6 +56,8 @@ std::string to_json(const StepRecord& r) {
                     {"bytes", c.bytes},
                     {"count", c.count}});
   if (r.held_out) line["held_out"] = *r.held_out;
+  if (r.skipped) line["skipped"] = true;
+  if (r.loss_scale) line["loss_scale"] = *r.loss_scale;
   if (r.loss_z) line["z"]["loss"] = *r.loss_z;
   if (r.grad_norm_z) line["z"]["grad_norm"] = *r.grad_norm_z;
   if (!r.outliers.empty()) line["outlier"] = r.outliers;

@@ -24,7 +24,9 @@ struct StepRecord {
   std::vector<int64_t> peak_bytes = {};            ///< by rank, since the start
   std::vector<cleave::dist::CommCount> comm = {};  ///< of rank 0 in this step
   std::optional<double> held_out = std::nullopt;   ///< loss, where it was measured
-  std::optional<double> loss_z = std::nullopt;     ///< see OutlierDetector
+  bool skipped = false;                            ///< the update was left out
+  std::optional<double> loss_scale = std::nullopt;
+  std::optional<double> loss_z = std::nullopt;  ///< see OutlierDetector
   std::optional<double> grad_norm_z = std::nullopt;
   std::vector<std::string> outliers = {};  ///< of "loss", "grad_norm": what stands out from the steps before
 };

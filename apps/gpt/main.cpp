@@ -8,6 +8,7 @@
 #include "gpt/generate.h"
 #include "gpt/options.h"
 #include "gpt/restart.h"
+#include "gpt/run_checkpoints.h"
 #include "gpt/train.h"
 
 namespace {
@@ -19,7 +20,7 @@ int launch_training(int argc, char** argv, const gpt::TrainOptions& options) {
 int run_training(int argc, char** argv, gpt::TrainOptions options) {
   if (options.safety.restarts == 0) return launch_training(argc, argv, options);
   return gpt::run_with_restarts(
-      options.safety.restarts, [&] { return std::string(); },
+      options.safety.restarts, [&] { return gpt::newest_checkpoint(options.safety.checkpoints); },
       [&](bool resumed) {
         if (resumed) options.safety.resume = "auto";
         return launch_training(argc, argv, options);

@@ -12,6 +12,7 @@
 
 #include "gpt/checkpoint.h"
 #include "gpt/curve.h"
+#include "gpt/memory.h"
 
 namespace gpt {
 
@@ -31,10 +32,15 @@ Session::Session(dist::World& world, const TrainOptions& options, const Corpus& 
       watch_(world, options),
       trainer_(options, placement),
       batches_(training_loader(corpus, options, trainer_.token_layout())),
-      log_(first() ? options.watch.log : ""),
+      checkpoints_(options),
       progress_(options.steps) {
   if (first()) introduce(placement);
+  checkpoints_.resume(trainer_, batches_, counters_);
+  log_.emplace(first() ? options.watch.log : "", counters_.step);
+  if (placement.mesh) print_memory_plan(world, options);
 }
+
+int64_t Session::last_step() const { return o_.safety.stop_at > 0 ? std::min(o_.safety.stop_at, o_.steps) : o_.steps; }
 
 void Session::introduce(const Placement& placement) const {
   std::string place =
@@ -48,14 +54,17 @@ void Session::introduce(const Placement& placement) const {
 }
 
 void Session::steps() {
-  for (int64_t step = done_ + 1; step <= o_.steps; ++step) {
+  for (int64_t step = counters_.step + 1; step <= last_step(); ++step) {
     try {
       dist::check_interrupt();
       StepRecord record = one(step);
       losses_.push_back(record.loss);
-      if (!first()) continue;
-      log_.write(record);
-      progress_.show(record);
+      counters_.step = step;
+      if (first()) {
+        log_->write(record);
+        progress_.show(record);
+      }
+      checkpoints_.after_step(trainer_, batches_, counters_, step == last_step());
     } catch (const cleave::PeerError& e) {
       throw cleave::PeerError(e.rank, fmt::format("step {}: {}", step, e.what()));
     } catch (const cleave::Interrupted& e) { throw cleave::Interrupted(fmt::format("step {}: {}", step, e.what())); }
@@ -74,24 +83,27 @@ StepRecord Session::one(int64_t step) {
   watch_.end();
   r.tokens_per_s = static_cast<double>(batch.tokens) / r.ms * 1e3;
   r.comm = dist::comm_counts();
+  r.skipped = result.overflow || !result.not_finite.empty();
+  if (trainer_.scaler()) r.loss_scale = trainer_.scaler()->scale();
   r.peak_bytes = gathered(world_, cleave::memory_stats().peak);
   int64_t every = o_.watch.eval_every;
-  if (step == o_.steps || (every > 0 && step % every == 0)) r.held_out = held_out_ = evaluate();
+  if (step == last_step() || (every > 0 && step % every == 0)) r.held_out = held_out_ = evaluate();
   return r;
 }
 
 // Counts a step that was left out; an error where that is too much.
 void Session::judge(const Batch& batch, const StepResult& result, int64_t step) {
+  if (result.overflow) ++counters_.skipped;
   if (result.not_finite.empty()) {
-    skipped_in_a_row_ = 0;
+    counters_.skipped_in_a_row = 0;
     return;
   }
   std::string what = fmt::format("{}; the batch begins at {}", result.not_finite, batches_.origin(batch, result.row));
   if (o_.safety.not_finite == "stop") throw cleave::ValueError(fmt::format("step {}: {}", step, what));
-  ++skipped_;
-  if (++skipped_in_a_row_ >= o_.safety.max_skips)
+  ++counters_.skipped;
+  if (++counters_.skipped_in_a_row >= o_.safety.max_skips)
     throw cleave::ValueError(
-        fmt::format("step {}: {}; {} steps in a row were left out", step, what, skipped_in_a_row_));
+        fmt::format("step {}: {}; {} steps in a row were left out", step, what, counters_.skipped_in_a_row));
   if (first()) {
     progress_.finish();
     fmt::print("step {} is left out: {}\n", step, what);
@@ -111,18 +123,29 @@ double Session::evaluate() {
 }
 
 void Session::end() {
-  if (!o_.save.empty()) save_model(trainer_.model(), o_.save);
+  if (!o_.save.empty()) save();
   progress_.finish();
   if (first()) tell();
   watch_.report();
 }
 
+// The averaged weights, if there are any.
+void Session::save() {
+  std::optional<cleave::optim::EMA::Scope> averaged;
+  if (trainer_.ema()) averaged.emplace(*trainer_.ema());
+  save_model(trainer_.model(), o_.save);
+}
+
 void Session::tell() const {
+  if (counters_.step < o_.steps) {
+    fmt::print("stopped behind step {}; go on with --resume auto\n", counters_.step);
+    return;
+  }
   const char* unit = corpus_.train.is_text() ? "byte" : "token";
   fmt::print("\nloss by step\n{}", draw_curve(losses_));
   fmt::print("held-out loss {:.4f} nats per {} ({:.3f} bits), over {} windows of {} {}s\n", held_out_, unit,
              held_out_ / std::log(2.0), held_out_windows_, o_.model.seq, unit);
-  if (skipped_) fmt::print("{} steps were left out, because a number was not finite\n", skipped_);
+  if (counters_.skipped) fmt::print("{} steps were left out, because a number was not finite\n", counters_.skipped);
   if (!o_.save.empty()) fmt::print("saved {}\n", o_.save);
 }
 

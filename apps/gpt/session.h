@@ -8,6 +8,7 @@
 
 #include "gpt/data.h"
 #include "gpt/log.h"
+#include "gpt/run_checkpoints.h"
 #include "gpt/trainer.h"
 #include "gpt/watch.h"
 
@@ -27,6 +28,8 @@ class Session {
   StepRecord one(int64_t step);
   void judge(const Batch& batch, const StepResult& result, int64_t step);
   double evaluate();
+  void save();
+  int64_t last_step() const;
   void introduce(const Placement& placement) const;
   void tell() const;
 
@@ -36,13 +39,13 @@ class Session {
   Watch watch_;
   Trainer trainer_;
   nn::TokenLoader batches_;
-  int64_t done_ = 0;  // steps
-  LogFile log_;
+  RunCheckpoints checkpoints_;
+  RunCounters counters_;
+  std::optional<LogFile> log_;
   Progress progress_;
   std::vector<double> losses_;
   double held_out_ = 0;
   int64_t held_out_windows_ = 0;
-  int64_t skipped_ = 0, skipped_in_a_row_ = 0;
 };
 
 /// This number of every rank, in their order. Communicates.

@@ -7,6 +7,7 @@
 #include <cleave/nn/build.h>
 #include <cleave/nn/recompute.h>
 #include <cleave/nn/shard.h>
+#include <cleave/ops/autocast.h>
 #include <cleave/ops/binary.h>
 #include <cleave/ops/host.h>
 #include <cleave/ops/inplace.h>
@@ -47,6 +48,11 @@ optim::Schedule make_schedule(const TrainOptions& o) {
   return warmup > 0 ? optim::warmup(warmup).then(decay) : decay;
 }
 
+optim::LossScalerOptions scaler_options(double fixed) {
+  if (fixed > 0) return {.initial_scale = fixed, .growth = 1, .backoff = 1};
+  return {};
+}
+
 // Dropout masks of a step depend on the seed and the step, not on what ran before.
 void seed_step(uint64_t seed, int64_t step) { cleave::seed(seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(step)); }
 
@@ -71,6 +77,9 @@ Trainer::Trainer(const TrainOptions& options, const Placement& placement, cleave
     nn::set_full_recompute(model_);
   else
     nn::set_recompute(model_, options.step.recompute);
+  if (options.step.dtype == cleave::DType::f16 || options.step.autocast == cleave::DType::f16)
+    scaler_.emplace(scaler_options(options.step.loss_scale));
+  if (options.update.ema > 0) ema_.emplace(model_.parameters(), optim::EMAOptions{.decay = options.update.ema});
 }
 
 cleave::dist::Layout Trainer::token_layout() const {
@@ -80,7 +89,11 @@ cleave::dist::Layout Trainer::token_layout() const {
   return placement_.mesh->replicated(2);
 }
 
-Tensor Trainer::forward(const nn::MicroBatch& part) const { return model_(part.ids, part.targets); }
+Tensor Trainer::forward(const nn::MicroBatch& part) const {
+  if (!options_.step.autocast) return model_(part.ids, part.targets);
+  cleave::Autocast scope(options_.step.autocast);
+  return model_(part.ids, part.targets);
+}
 
 Tensor Trainer::gradients(const Batch& batch, int64_t step) {
   seed_step(options_.seed, step);
@@ -88,7 +101,7 @@ Tensor Trainer::gradients(const Batch& batch, int64_t step) {
   double share = 1.0 / static_cast<double>(std::max<int64_t>(1, batch.tokens));
   for (const nn::MicroBatch& part : batch.parts) {
     Tensor loss = forward(part) * share;
-    loss.backward({.sync = &part == &batch.parts.back()});
+    (scaler_ ? scaler_->scale(loss) : loss).backward({.sync = &part == &batch.parts.back()});
     cleave::NoGrad off;
     total = total.defined() ? total + loss.detach() : loss.detach();
   }
@@ -99,20 +112,33 @@ double Trainer::gradient_norm() const { return optim::grad_norm(model_.parameter
 
 void Trainer::update(int64_t step, double norm) {
   double clip = options_.update.clip;
-  if (clip > 0 && norm > clip)
+  if (clip > 0 && norm > clip && std::isfinite(norm))
     for (const auto& p : model_.parameters())
       if (p.grad().defined()) cleave::mul_(p.grad(), clip / (norm + 1e-6));
   optimizer_->set_lr_factor(schedule_(step - 1));
-  optimizer_->step();
+  bool stepped = true;
+  if (scaler_) {
+    stepped = scaler_->step(*optimizer_);
+    scaler_->update();
+  } else {
+    optimizer_->step();
+  }
   optimizer_->zero_grad();
+  if (ema_ && stepped) ema_->update();
+}
+
+void Trainer::unscale() {
+  if (scaler_) scaler_->unscale(*optimizer_);
 }
 
 StepResult Trainer::step(const Batch& batch, int64_t step) {
   StepResult r{.loss = cleave::item<double>(gradients(batch, step))};
   if (std::isfinite(r.loss)) {
+    unscale();
     r.grad_norm = gradient_norm();
-    if (std::isfinite(r.grad_norm)) {
-      update(step, r.grad_norm);
+    r.overflow = scaler_ && !std::isfinite(r.grad_norm) && options_.step.loss_scale == 0 && scaler_->scale() > 1;
+    if (std::isfinite(r.grad_norm) || r.overflow) {
+      update(step, r.grad_norm);  // the scaler leaves out a step that overflowed
       return r;
     }
     r.not_finite =
@@ -140,6 +166,8 @@ void Trainer::explain_loss(const Batch& batch, int64_t step, StepResult& r) cons
 
 double Trainer::evaluate(const Batch& batch) {
   cleave::NoGrad off;
+  std::optional<optim::EMA::Scope> averaged;
+  if (ema_) averaged.emplace(*ema_);
   model_.eval();
   double total = 0;
   for (const nn::MicroBatch& part : batch.parts) total += cleave::item<double>(forward(part));

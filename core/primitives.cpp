@@ -4,7 +4,9 @@
 namespace cleave::detail {
 
 void copy_view(Device device, const View& src, const View& dst) {
-  static constexpr Kernel kernel{.cpu = [](const KernelCall& c) { cpu::copy(*c.in[0], *c.out[0]); }};
+  static constexpr Kernel kernel{
+      .cpu = [](const KernelCall& c) { cpu::copy(*c.in[0], *c.out[0]); },
+      .cpu_scratch = [](const KernelCall& c) { return cpu::copy_scratch(*c.in[0], *c.out[0]); }};
   const View *in[] = {&src}, *out[] = {&dst};
   launch(kernel, device, "copy", {.in = in, .out = out});
 }
@@ -16,13 +18,17 @@ void fill_view(Device device, const View& dst, double value) {
 }
 
 void add_views(Device device, const View& a, const View& b, const View& out) {
-  static constexpr Kernel kernel{.cpu = [](const KernelCall& c) { cpu::add(*c.in[0], *c.in[1], *c.out[0]); }};
+  static constexpr Kernel kernel{
+      .cpu = [](const KernelCall& c) { cpu::add(*c.in[0], *c.in[1], *c.out[0]); },
+      .cpu_scratch = [](const KernelCall& c) { return cpu::pointwise_scratch(c.in, *c.out[0]); }};
   const View *in[] = {&a, &b}, *to[] = {&out};
   launch(kernel, device, "accumulate", {.in = in, .out = to});
 }
 
 void accumulate_view(Device device, const View& x, const View& acc) {
-  static constexpr Kernel kernel{.cpu = [](const KernelCall& c) { cpu::accumulate(*c.in[0], *c.out[0]); }};
+  static constexpr Kernel kernel{
+      .cpu = [](const KernelCall& c) { cpu::accumulate(*c.in[0], *c.out[0]); },
+      .cpu_scratch = [](const KernelCall& c) { return cpu::pointwise_scratch(c.in, *c.out[0]); }};
   const View *in[] = {&x}, *out[] = {&acc};
   launch(kernel, device, "accumulate", {.in = in, .out = out});
 }

@@ -47,7 +47,9 @@ Rule matmul_rule(const RuleCall& call) {
 }
 
 void matmul_kernel(const KernelCall& c) { cpu::matmul(*c.in[0], *c.in[1], *c.out[0]); }
-constexpr Kernel kMatmul{.cpu = matmul_kernel};
+constexpr Kernel kMatmul{.cpu = matmul_kernel, .cpu_scratch = [](const KernelCall& c) {
+                           return cpu::matmul_scratch(*c.in[0], *c.in[1], *c.out[0]);
+                         }};
 
 View swapped(const View& v) {
   View out = v;
@@ -80,7 +82,9 @@ Tensor product(const Tensor& a, const Tensor& b, const Shape& shape, DType dtype
   int added = rank - shape.rank();
   for (int d = 0; d < rank; ++d)
     if (d < added || shape[d - added] != full[d]) kept[d] = 1;
-  static constexpr Kernel sum{.cpu = [](const KernelCall& c) { cpu::reduce(cpu::Reduce::sum, *c.in[0], *c.out[0]); }};
+  static constexpr Kernel sum{
+      .cpu = [](const KernelCall& c) { cpu::reduce(cpu::Reduce::sum, *c.in[0], *c.out[0]); },
+      .cpu_scratch = [](const KernelCall& c) { return cpu::reduce_scratch(cpu::Reduce::sum, *c.in[0], *c.out[0]); }};
   Tensor reduced = run_kernel(sum, "sum", {&out}, kept, out.dtype());
   View v = reduced.impl()->view;
   v.shape = shape;
@@ -192,18 +196,35 @@ View flat_view(const View& v, int64_t rows, int64_t columns) {
   return out;
 }
 
+// [rows..., inner...] as a matrix; v is dense.
+View as_matrix(const View& v, int64_t trailing) {
+  int64_t rows = 1, columns = 1;
+  for (int i = 0; i < v.rank(); ++i) (i < v.rank() - trailing ? rows : columns) *= v.shape[i];
+  return flat_view(v, rows, columns);
+}
+
+// The dense copies of inputs, and what the product takes.
+int64_t linear_kernel_scratch(const KernelCall& c) {
+  int64_t n = c.attributes.as<LinearAttributes>().in_dims, copies = 0;
+  for (const View* v : c.in)
+    if (v && !v->contiguous()) copies += v->numel() * size_of(v->dtype);
+  View x = as_matrix(*c.in[0], n), w = as_matrix(*c.in[1], n), out = flat_view(*c.out[0], x.shape[0], w.shape[0]);
+  if (!c.in[2]) return copies + cpu::linear_scratch(x, w, nullptr, out);
+  View b = flat_view(*c.in[2], -1, w.shape[0]);
+  return copies + cpu::linear_scratch(x, w, &b, out);
+}
+
 void linear_kernel(const KernelCall& c) {
   int64_t n = c.attributes.as<LinearAttributes>().in_dims;
   auto matrix = [&](const View& v, int64_t trailing, Tensor& keep) {
     View dense = v;
     if (!v.contiguous()) {
+      detail::MemoryUseScope use(MemoryUse::workspace);
       keep = detail::make_tensor(v.shape, v.dtype, Device::Cpu);
       detail::copy_view(Device::Cpu, v, keep.impl()->view);
       dense = keep.impl()->view;
     }
-    int64_t rows = 1, columns = 1;
-    for (int i = 0; i < v.rank(); ++i) (i < v.rank() - trailing ? rows : columns) *= v.shape[i];
-    return flat_view(dense, rows, columns);
+    return as_matrix(dense, trailing);
   };
   Tensor kx, kw, kb;
   View x = matrix(*c.in[0], n, kx), w = matrix(*c.in[1], n, kw), out = flat_view(*c.out[0], x.shape[0], w.shape[0]);
@@ -233,7 +254,9 @@ void linear_backward(const BackwardCall& c, std::span<Tensor> out) {
     out[1] = reshaped(product(transposed(g), x, shape, c.gradient_dtype(1)), c.input_shape(1));
   }
   if (c.needs[2]) {
-    static constexpr Kernel sum{.cpu = [](const KernelCall& k) { cpu::reduce(cpu::Reduce::sum, *k.in[0], *k.out[0]); }};
+    static constexpr Kernel sum{
+        .cpu = [](const KernelCall& k) { cpu::reduce(cpu::Reduce::sum, *k.in[0], *k.out[0]); },
+        .cpu_scratch = [](const KernelCall& k) { return cpu::reduce_scratch(cpu::Reduce::sum, *k.in[0], *k.out[0]); }};
     out[2] = reshaped(run_kernel(sum, "sum", {&g}, {1, g.shape()[1]}, c.gradient_dtype(2)), c.input_shape(2));
   }
 }
@@ -276,7 +299,7 @@ extern const OpDef linear{.name = "linear",
                           .infer = infer_linear,
                           .layout = linear_rule,
                           .key_bytes = sizeof(LinearAttributes),
-                          .kernel = {.cpu = linear_kernel},
+                          .kernel = {.cpu = linear_kernel, .cpu_scratch = linear_kernel_scratch},
                           .backward = linear_backward,
                           .saves = {.inputs = 0b011},
                           .cost = linear_cost,

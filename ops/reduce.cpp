@@ -122,6 +122,12 @@ void reduce_kernel(const KernelCall& c) {
   cpu::reduce(K, *c.in[0], with_kept_dims(*c.out[0], c.in[0]->shape, c.attributes.as<ReduceAttributes>()));
 }
 
+template <cpu::Reduce K>
+int64_t reduce_kernel_scratch(const KernelCall& c) {
+  return cpu::reduce_scratch(K, *c.in[0],
+                             with_kept_dims(*c.out[0], c.in[0]->shape, c.attributes.as<ReduceAttributes>()));
+}
+
 // The sum in the accumulation dtype, scaled, then rounded once: a mean of halves must not overflow on the way.
 void mean_kernel(const KernelCall& c) {
   const auto& a = c.attributes.as<ReduceAttributes>();
@@ -162,22 +168,23 @@ std::vector<Sample> mean_samples() {
 
 template <cpu::Reduce K, dist::ReduceOp R>
 void logical_decompose(Inputs in, const Attributes& attributes, std::span<Tensor> out) {
-  static constexpr Kernel kernel{.cpu = reduce_kernel<K>};
+  static constexpr Kernel kernel{.cpu = reduce_kernel<K>, .cpu_scratch = reduce_kernel_scratch<K>};
   const auto& a = attributes.as<ReduceAttributes>();
   out[0] = reduce_split(kernel, K == cpu::Reduce::any ? "any" : "all", *in[0], a, DType::boolean, R);
 }
 
 }  // namespace
 
-extern const OpDef sum{.name = "sum",
-                       .infer = infer_sum,
-                       .layout = sum_rule,
-                       .key_bytes = ReduceAttributes::kKey,
-                       .kernel = {.cpu = reduce_kernel<cpu::Reduce::sum>},
-                       .backward = sum_backward,
-                       .cost = reduce_cost,
-                       .samples = [] { return samples(Fill::normal, true, true, true); },
-                       .precision = Precision::f32};
+extern const OpDef sum{
+    .name = "sum",
+    .infer = infer_sum,
+    .layout = sum_rule,
+    .key_bytes = ReduceAttributes::kKey,
+    .kernel = {.cpu = reduce_kernel<cpu::Reduce::sum>, .cpu_scratch = reduce_kernel_scratch<cpu::Reduce::sum>},
+    .backward = sum_backward,
+    .cost = reduce_cost,
+    .samples = [] { return samples(Fill::normal, true, true, true); },
+ .precision = Precision::f32};
 extern const OpDef mean{.name = "mean",
                         .infer = infer_mean,
                         .layout = sum_rule,
@@ -186,31 +193,34 @@ extern const OpDef mean{.name = "mean",
                         .backward = mean_backward,
                         .cost = reduce_cost,
                         .samples = mean_samples,
-                        .precision = Precision::f32};
-extern const OpDef prod{.name = "prod",
-                        .infer = infer_prod,
-                        .layout = whole_rule,
-                        .key_bytes = ReduceAttributes::kKey,
-                        .kernel = {.cpu = reduce_kernel<cpu::Reduce::prod>},
-                        .cost = reduce_cost,
-                        .samples = [] { return samples(Fill::positive, false, true, true); },
-                        .precision = Precision::f32};
-extern const OpDef any{.name = "any",
-                       .infer = infer_logical,
-                       .layout = whole_rule,
-                       .key_bytes = ReduceAttributes::kKey,
-                       .kernel = {.cpu = reduce_kernel<cpu::Reduce::any>},
-                       .decompose = logical_decompose<cpu::Reduce::any, dist::ReduceOp::max>,
-                       .cost = reduce_cost,
-                       .samples = [] { return samples(Fill::normal, false, true, true); }};
-extern const OpDef all{.name = "all",
-                       .infer = infer_logical,
-                       .layout = whole_rule,
-                       .key_bytes = ReduceAttributes::kKey,
-                       .kernel = {.cpu = reduce_kernel<cpu::Reduce::all>},
-                       .decompose = logical_decompose<cpu::Reduce::all, dist::ReduceOp::min>,
-                       .cost = reduce_cost,
-                       .samples = [] { return samples(Fill::normal, false, true, true); }};
+ .precision = Precision::f32};
+extern const OpDef prod{
+    .name = "prod",
+    .infer = infer_prod,
+    .layout = whole_rule,
+    .key_bytes = ReduceAttributes::kKey,
+    .kernel = {.cpu = reduce_kernel<cpu::Reduce::prod>, .cpu_scratch = reduce_kernel_scratch<cpu::Reduce::prod>},
+    .cost = reduce_cost,
+    .samples = [] { return samples(Fill::positive, false, true, true); },
+ .precision = Precision::f32};
+extern const OpDef any{
+    .name = "any",
+    .infer = infer_logical,
+    .layout = whole_rule,
+    .key_bytes = ReduceAttributes::kKey,
+    .kernel = {.cpu = reduce_kernel<cpu::Reduce::any>, .cpu_scratch = reduce_kernel_scratch<cpu::Reduce::any>},
+    .decompose = logical_decompose<cpu::Reduce::any, dist::ReduceOp::max>,
+    .cost = reduce_cost,
+    .samples = [] { return samples(Fill::normal, false, true, true); }};
+extern const OpDef all{
+    .name = "all",
+    .infer = infer_logical,
+    .layout = whole_rule,
+    .key_bytes = ReduceAttributes::kKey,
+    .kernel = {.cpu = reduce_kernel<cpu::Reduce::all>, .cpu_scratch = reduce_kernel_scratch<cpu::Reduce::all>},
+    .decompose = logical_decompose<cpu::Reduce::all, dist::ReduceOp::min>,
+    .cost = reduce_cost,
+    .samples = [] { return samples(Fill::normal, false, true, true); }};
 
 }  // namespace ops
 

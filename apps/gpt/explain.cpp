@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "gpt/memory.h"
 #include "gpt/model.h"
 #include "gpt/plans.h"
 
@@ -185,6 +186,9 @@ std::string explained(const PlanOptions& o, const Placement& placement) {
 }  // namespace
 
 std::string plan_text(const PlanOptions& o) {
+  if (o.memory)
+    return memory_text(
+        {.model = o.model, .step = {.batch = o.batch, .dtype = o.dtype}, .mesh = o.mesh, .plan = o.plan});
   if (o.mesh.empty()) throw cleave::ValueError("gpt plan needs a mesh, for example --mesh dp=2,tp=4");
   int64_t ranks = 1;
   for (const auto& axis : parse_mesh(o.mesh)) ranks *= axis.size;

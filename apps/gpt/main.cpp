@@ -1,4 +1,4 @@
-// gpt train | generate | plan | tokenize: see options.cpp, or --help.
+// gpt train | generate | plan | tokenize | report: see options.cpp, or --help.
 #include <cleave/dist/launch.h>
 
 #include <cstdio>
@@ -7,6 +7,7 @@
 #include "gpt/explain.h"
 #include "gpt/generate.h"
 #include "gpt/options.h"
+#include "gpt/report.h"
 #include "gpt/restart.h"
 #include "gpt/run_checkpoints.h"
 #include "gpt/train.h"
@@ -41,6 +42,11 @@ int main(int argc, char** argv) {
     if (const auto* tokenize = std::get_if<gpt::TokenizeOptions>(&options)) {
       gpt::TokenizeSummary summary = gpt::tokenize(*tokenize);
       std::printf("%s; %s and %s\n", to_string(summary).c_str(), tokenize->out.c_str(), summary.tokenizer.c_str());
+      return 0;
+    }
+    if (const auto* report = std::get_if<gpt::ReportOptions>(&options)) {
+      gpt::write_report(report->logs, report->output);
+      std::printf("wrote %s\n", report->output.c_str());
       return 0;
     }
     if (const auto* train = std::get_if<gpt::TrainOptions>(&options)) return run_training(argc, argv, *train);

@@ -85,6 +85,12 @@ void add_plan(CLI::App& app, PlanOptions& o) {
   add_dtype_option(app, o.dtype);
   add_placement_options(app, o.mesh, o.plan);
   app.add_flag("--explain", o.explain, "layouts, redistributions and their bytes, instead of the plan as TOML");
+  app.add_flag("--memory", o.memory, "bytes of rank 0 in training, by a dry run, instead of the plan as TOML");
+}
+
+void add_report(CLI::App& app, ReportOptions& o) {
+  app.add_option("logs", o.logs, "what gpt train --log wrote, one or more")->required();
+  app.add_option("-o,--output", o.output, "the page")->capture_default_str();
 }
 
 Options checked(GenerateOptions o) {
@@ -115,11 +121,14 @@ std::variant<Options, int> parse_command_line(int argc, char** argv) {
   GenerateOptions generate;
   PlanOptions plan;
   TokenizeOptions tokenize;
+  ReportOptions report;
   CLI::App* t = app.add_subcommand("train", "train a model on text");
   CLI::App* g = app.add_subcommand("generate", "let a trained model write");
   CLI::App* p = app.add_subcommand("plan", "print a plan, or explain what it does on a mesh of any size");
   CLI::App* k = app.add_subcommand("tokenize", "turn text into a token file, with a vocabulary read or learned");
+  CLI::App* r = app.add_subcommand("report", "one page of HTML about one or more runs, from their logs");
   add_train_options(*t, train);
+  add_report(*r, report);
   add_generate(*g, generate);
   add_plan(*p, plan);
   add_tokenize(*k, tokenize);
@@ -128,6 +137,7 @@ std::variant<Options, int> parse_command_line(int argc, char** argv) {
   } catch (const CLI::ParseError& e) { return app.exit(e) == 0 ? 0 : 1; }
   if (k->parsed()) return Options(checked(tokenize));
   if (t->parsed()) return Options(checked(train));
+  if (r->parsed()) return Options(report);
   return g->parsed() ? checked(generate) : checked(plan);
 }
 

@@ -88,12 +88,18 @@ struct PlanOptions {
   cleave::DType dtype = cleave::DType::f32;
   std::string mesh = {}, plan = {};
   bool explain = false;
+  bool memory = false;
 };
 
-using Options = std::variant<TrainOptions, GenerateOptions, PlanOptions, TokenizeOptions>;
+struct ReportOptions {
+  std::vector<std::string> logs = {};
+  std::string output = "report.html";
+};
 
-/// The options of `gpt train`, `gpt generate`, `gpt plan` or `gpt tokenize`; or the exit code, after help (0) or a
-/// message about what cannot be read (1) was printed. Throws ValueError for values that do not fit each other.
+using Options = std::variant<TrainOptions, GenerateOptions, PlanOptions, TokenizeOptions, ReportOptions>;
+
+/// The options of `gpt train`, `gpt generate`, `gpt plan`, `gpt tokenize` or `gpt report`; or the exit code, after help
+/// (0) or a message about what cannot be read (1) was printed. Throws ValueError for values that do not fit each other.
 std::variant<Options, int> parse_command_line(int argc, char** argv);
 
 }  // namespace gpt

@@ -110,16 +110,21 @@ void copy(const View& src, const View& dst) {
   });
 }
 
-Turned::Turned(const View& x, const View& out) : x_(x) {
+int64_t Turned::copy_bytes(const View& x, const View& out) {
   constexpr int64_t kLarge = 1 << 15, kLine = 16;
-  if (x.numel() < kLarge || !(x.shape == out.shape) || x.contiguous()) return;
-  Space space(out);
-  Dimensions d = space.of(x);
-  if (d.stride[d.rank - 1] < kLine || d.size[d.rank - 1] < kLine) return;
+  if (x.numel() < kLarge || !(x.shape == out.shape) || x.contiguous()) return 0;
+  Dimensions d = Space(out).of(x);
+  if (d.stride[d.rank - 1] < kLine || d.size[d.rank - 1] < kLine) return 0;
   bool dense_elsewhere = false;
   for (int k = 0; k + 1 < d.rank; ++k) dense_elsewhere |= d.stride[k] == 1 && d.size[k] >= kLine;
-  if (!dense_elsewhere) return;
-  View& y = copy_.emplace(x.numel() * size_of(x.dtype), x).view;
+  return dense_elsewhere ? x.numel() * size_of(x.dtype) : 0;
+}
+
+Turned::Turned(const View& x, const View& out) : x_(x) {
+  int64_t bytes = copy_bytes(x, out);
+  if (bytes == 0) return;
+  Space space(out);
+  View& y = copy_.emplace(bytes, x).view;
   y.data = copy_->memory.data();
   int64_t step = 1;
   for (int k = space.walked - 1; k >= 0; --k) {
@@ -127,6 +132,10 @@ Turned::Turned(const View& x, const View& out) : x_(x) {
     step *= space.size[k];
   }
   copy_raw(x, y);
+}
+
+int64_t copy_scratch(const View& src, const View& dst) {
+  return src.dtype == dst.dtype || dst.numel() == 0 ? 0 : Turned::copy_bytes(src, dst);
 }
 
 void fill(const View& dst, double value) { fill_with(dst, &value, Compute::f64); }

@@ -34,13 +34,18 @@ class Whole {
  public:
   Whole(const Matrix& x, int64_t rows, int64_t columns) : matrix_(x) {
     if (x.dtype == DType::f32) return;
+    memory_.emplace(bytes(x, rows, columns));
     if (x.transposed) std::swap(rows, columns);
     int64_t ld = padded(columns);
-    memory_.emplace(rows * ld * int64_t{sizeof(float)});
     parallel_for(rows, std::max<int64_t>(1, 100'000 / std::max<int64_t>(1, columns)), [&](int64_t begin, int64_t end) {
       load(x, begin, 0, end - begin, columns, memory_->as<float>() + begin * ld, ld);
     });
     matrix_ = {memory_->data(), DType::f32, ld, x.transposed};
+  }
+  static int64_t bytes(const Matrix& x, int64_t rows, int64_t columns) {
+    if (x.dtype == DType::f32) return 0;
+    if (x.transposed) std::swap(rows, columns);
+    return rows * padded(columns) * int64_t{sizeof(float)};
   }
   const float* row(int64_t k) const {
     return static_cast<const float*>(matrix_.data) + k * (matrix_.transposed ? 1 : matrix_.ld);
@@ -99,6 +104,10 @@ void gemm_blocks(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix&
   parallel_for((m + rows - 1) / rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) block(job, i * rows, std::min(rows, m - i * rows));
   });
+}
+
+int64_t gemm_blocks_scratch(int64_t n, int64_t k, const Matrix& b, bool bias, DType bias_type) {
+  return Whole::bytes(b, k, n) + (bias ? Whole::bytes({nullptr, bias_type, n, false}, 1, n) : 0);
 }
 
 bool columns_collide(int64_t ld, int64_t columns) { return ld % 512 == 0 && ld > 1024 && columns > 1024; }

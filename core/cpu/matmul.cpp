@@ -49,16 +49,30 @@ void swap_last_two(View& v) {
   std::swap(v.strides[r - 1], v.strides[r - 2]);
 }
 
-// A dense copy in `dtype`, holding expanded batch dims once; a transposed matrix stays so if `in_order`.
-void materialise(Operand& x, DType dtype, bool in_order) {
+// Memory that operands take, counted in place of being used.
+struct Need {
+  int64_t held = 0;  // until the product is there
+  int64_t most = 0;
+};
+
+// A dense copy in `dtype`, holding expanded batch dims once; a transposed matrix stays so if `in_order`. With `need`
+// nothing is copied, and the view has no data.
+void materialise(Operand& x, DType dtype, bool in_order, Need* need) {
   bool swapped = in_order && find_order(x) && x.transposed;
   if (swapped) swap_last_two(x.view);
   View source = x.view;
   for (int d = 0; d + 2 < source.rank(); ++d)
     if (source.strides[d] == 0) source.shape[d] = std::min<int64_t>(source.shape[d], 1);
-  std::unique_ptr<Scratch> memory(new Scratch(source.numel() * size_of(dtype)));
-  View dense{memory->data(), dtype, source.shape, contiguous_strides(source.shape)};
-  copy(source, dense);
+  View dense{nullptr, dtype, source.shape, contiguous_strides(source.shape)};
+  std::unique_ptr<Scratch> memory;
+  if (need) {
+    need->held += source.numel() * size_of(dtype);
+    need->most = std::max(need->most, need->held + copy_scratch(source, dense));
+  } else {
+    memory.reset(new Scratch(source.numel() * size_of(dtype)));
+    dense.data = memory->data();
+    copy(source, dense);
+  }
   for (int d = 0; d + 2 < source.rank(); ++d)
     if (x.view.strides[d] == 0) dense.strides[d] = 0;
   dense.shape = x.view.shape;
@@ -67,11 +81,11 @@ void materialise(Operand& x, DType dtype, bool in_order) {
   x.owned = std::move(memory);
 }
 
-Operand prepare(const View& view, DType dtype, bool dense = false) {
+Operand prepare(const View& view, DType dtype, bool dense = false, Need* need = nullptr) {
   Operand x;
   x.view = view;
   if (view.dtype != dtype || !find_order(x) || (dense && (x.transposed || x.ld != view.shape.back()))) {
-    materialise(x, dtype, !dense);
+    materialise(x, dtype, !dense, need);
     find_order(x);
   }
   return x;
@@ -163,7 +177,6 @@ void multiply_integers(const Operand& a, const Operand& b, const Shape& batch, S
 
 // On units for bf16, where there are any.
 bool multiply_bf16(const Operand& a, const Operand& b, const Shape& batch, Sizes s, const View& out) {
-  if (!has_fast_bf16() || std::min({s.m, s.n, s.k}) == 0) return false;
   bool to_bf16 = out.dtype == DType::bf16;
   Strides a_steps = batch_strides(a.view, batch), b_steps = batch_strides(b.view, batch);
   bool done = true;  // whether the first succeeds holds for all: only their places differ
@@ -177,10 +190,18 @@ bool multiply_bf16(const Operand& a, const Operand& b, const Shape& batch, Sizes
   return done;
 }
 
+bool are_halves(const View& a, const View& b, const View& out) {
+  return a.dtype == b.dtype && is_half(a.dtype) && (is_half(out.dtype) || out.dtype == DType::f32);
+}
+
+// Whether `multiply_bf16` is tried; on a CPU that has such units it does not fail.
+bool bf16_product(const View& a, const View& out, const Sizes& s) {
+  return a.dtype == DType::bf16 && out.dtype != DType::f16 && has_fast_bf16() && std::min({s.m, s.n, s.k}) > 0;
+}
+
 // Halves into halves or f32.
 bool multiply_halves(const View& a_view, const View& b_view, const Shape& batch, Sizes s, const View& out) {
-  if (a_view.dtype != b_view.dtype || !is_half(a_view.dtype) || (!is_half(out.dtype) && out.dtype != DType::f32))
-    return false;
+  if (!are_halves(a_view, b_view, out)) return false;
   Operand a = prepare(a_view, a_view.dtype), b = prepare(b_view, b_view.dtype);
   Strides a_steps = batch_strides(a.view, batch), b_steps = batch_strides(b.view, batch);
   if (fold_batch(a, a_steps, b_steps, batch, s)) {
@@ -190,25 +211,55 @@ bool multiply_halves(const View& a_view, const View& b_view, const Shape& batch,
     a_steps = b_steps = {};
   }
   Shape products = s.batch == 1 ? Shape{} : batch;
-  if (a_view.dtype == DType::bf16 && out.dtype != DType::f16 && multiply_bf16(a, b, products, s, out)) return true;
+  if (bf16_product(a_view, out, s) && multiply_bf16(a, b, products, s, out)) return true;
   if (s.batch > 1) return false;
   gemm_blocks(s.m, s.n, s.k, a.matrix(), b.matrix(), nullptr, out.dtype, out.dtype, out.data);
+  return true;
+}
+
+// What `multiply_halves` takes; whether it makes the product.
+bool halves_need(const View& a_view, const View& b_view, const Shape& batch, Sizes s, const View& out, Need& need) {
+  if (!are_halves(a_view, b_view, out)) return false;
+  Operand a = prepare(a_view, a_view.dtype, false, &need), b = prepare(b_view, b_view.dtype, false, &need);
+  if (bf16_product(a_view, out, s)) return true;
+  if (s.batch > 1 && !fold_batch(a, batch_strides(a.view, batch), batch_strides(b.view, batch), batch, s)) return false;
+  need.held += gemm_blocks_scratch(s.n, s.k, b.matrix(), false, DType::f32);
+  need.most = std::max(need.most, need.held);
   return true;
 }
 
 // The dtype that a product is computed in when it is not that of the tensors.
 DType compute_type(DType t) { return is_floating(t) ? (t == DType::f64 ? t : DType::f32) : DType::i64; }
 
-}  // namespace
-
-void matmul(const View& a, const View& b, const View& out) {
-  Sizes s;
-  s.m = out.shape[out.rank() - 2];
-  s.n = out.shape[out.rank() - 1];
-  s.k = a.shape.back();
+Shape batch_of(const View& out) {
   Shape batch = out.shape;
   batch.resize(out.rank() - 2);
-  s.batch = numel(batch);
+  return batch;
+}
+
+Sizes sizes_of(const View& a, const View& out, const Shape& batch) {
+  return {numel(batch), out.shape[out.rank() - 2], out.shape[out.rank() - 1], a.shape.back()};
+}
+
+}  // namespace
+
+int64_t matmul_scratch(const View& a, const View& b, const View& out) {
+  Shape batch = batch_of(out);
+  Sizes s = sizes_of(a, out, batch);
+  if (s.batch * s.m * s.n == 0) return 0;
+  Need halves, need;
+  if (halves_need(a, b, batch, s, out, halves)) return halves.most;
+  DType type = compute_type(out.dtype);
+  bool integer = type == DType::i64;
+  prepare(a, type, integer, &need);
+  prepare(b, type, integer, &need);
+  int64_t result = out.dtype == type ? 0 : out.numel() * size_of(type);
+  return std::max({halves.most, need.most, need.held + result});
+}
+
+void matmul(const View& a, const View& b, const View& out) {
+  Shape batch = batch_of(out);
+  Sizes s = sizes_of(a, out, batch);
   if (s.batch * s.m * s.n == 0) return;
   if (multiply_halves(a, b, batch, s, out)) return;
   DType type = compute_type(out.dtype);
@@ -248,8 +299,12 @@ void linear_rows(const View& x, const View& w, const View* bias, T* out) {
 
 View transposed(const View& w) { return {w.data, w.dtype, {w.shape[1], w.shape[0]}, {w.strides[1], w.strides[0]}}; }
 
+bool are_linear_halves(const View& x, const View& w, const View* bias, const View& out) {
+  return x.dtype == w.dtype && is_half(x.dtype) && out.dtype == x.dtype && (!bias || bias->dtype == x.dtype);
+}
+
 bool linear_halves(const View& x, const View& w, const View* bias, const View& out) {
-  if (x.dtype != w.dtype || !is_half(x.dtype) || out.dtype != x.dtype || (bias && bias->dtype != x.dtype)) return false;
+  if (!are_linear_halves(x, w, bias, out)) return false;
   int64_t m = x.shape[0], n = w.shape[0], k = x.shape[1];
   Matrix a{x.data, x.dtype, k, false}, b{w.data, w.dtype, k, true};
   const void* added = bias ? bias->data : nullptr;
@@ -260,6 +315,20 @@ bool linear_halves(const View& x, const View& w, const View* bias, const View& o
 }
 
 }  // namespace
+
+int64_t linear_scratch(const View& x, const View& w, const View* bias, const View& out) {
+  if (out.numel() == 0) return 0;
+  int64_t n = w.shape[0], k = x.shape[1];
+  if (are_linear_halves(x, w, bias, out)) {
+    bool units = x.dtype == DType::bf16 && has_fast_bf16() && k > 0;
+    return units ? 0 : gemm_blocks_scratch(n, k, {w.data, w.dtype, k, true}, bias != nullptr, x.dtype);
+  }
+  if (x.dtype == w.dtype && (!bias || bias->dtype == x.dtype) && out.dtype == x.dtype && is_floating(x.dtype)) return 0;
+  if (!bias) return matmul_scratch(x, transposed(w), out);
+  DType type = compute_type(out.dtype);
+  View sum{nullptr, type, out.shape, contiguous_strides(out.shape)};
+  return out.numel() * size_of(type) + matmul_scratch(x, transposed(w), sum);
+}
 
 void linear(const View& x, const View& w, const View* bias, const View& out) {
   if (out.numel() == 0) return;

@@ -19,8 +19,14 @@ void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double al
 /// product.
 void matmul(const View& a, const View& b, const View& out);
 
+/// The bytes of copies that `matmul` makes; data is not looked at.
+int64_t matmul_scratch(const View& a, const View& b, const View& out);
+
 /// out[M, N] = x[M, K] @ w[N, K]^T + bias[N] (bias may be null); all dense 2-D after flattening by the caller.
 void linear(const View& x, const View& w, const View* bias, const View& out);
+
+/// The bytes of copies that `linear` makes; data is not looked at.
+int64_t linear_scratch(const View& x, const View& w, const View* bias, const View& out);
 
 /// "oneDNN 2.6.3 (f32, bf16), own loops (f64)": what runs here.
 const char* matmul_backend();

@@ -95,6 +95,12 @@ void pointwise(Pointwise fn, std::span<const View* const> in, const View& out, P
   if (!run_small(f, in, out, params, type)) run(f, in, out, params, type);
 }
 
+int64_t pointwise_scratch(std::span<const View* const> in, const View& out) {
+  int64_t bytes = 0;
+  for (const View* x : in) bytes += Turned::copy_bytes(*x, out);
+  return bytes;
+}
+
 void add(const View& a, const View& b, const View& out) {
   const View* in[] = {&a, &b};
   if (out.numel() == 0) return;

@@ -13,10 +13,14 @@ namespace cleave::cpu {
 /// with a number that is no integer: f64; integers with a scalar (x + p, x * p, max(x, p), ...) into a floating out:
 /// out's. `out` may be an input, but not overlap one otherwise.
 void pointwise(Pointwise fn, std::span<const View* const> in, const View& out, PointwiseParams params = {});
+/// The bytes of copies that it makes of inputs; data is not looked at.
+int64_t pointwise_scratch(std::span<const View* const> in, const View& out);
 
 /// dst = src converted to dst's dtype; shapes are equal (src may have strides of 0). Integers from floats truncate;
 /// bool from anything is `!= 0`. Overlapping views are not allowed.
 void copy(const View& src, const View& dst);
+/// The bytes of a copy in between; data is not looked at.
+int64_t copy_scratch(const View& src, const View& dst);
 
 /// Every element = value, converted to the dtype.
 void fill(const View& dst, double value);

@@ -147,7 +147,17 @@ void fill_identity(Reduce kind, DType t, const View& out) {
   }
 }
 
+int64_t chunks_of(const Problem& p, bool columns) {
+  return pieces(p.reduced.count(), columns ? kColumnChunk : kRowChunk);
+}
+
 }  // namespace
+
+int64_t reduce_scratch(Reduce kind, const View& x, const View& out) {
+  if (out.numel() == 0 || x.numel() == 0) return 0;
+  Problem p(kind, x, out);
+  return out.numel() * chunks_of(p, by_columns(p)) * 8;
+}
 
 void reduce(Reduce kind, const View& x, const View& out) {
   int64_t count = out.numel();
@@ -155,7 +165,7 @@ void reduce(Reduce kind, const View& x, const View& out) {
   if (x.numel() == 0) return fill_identity(kind, x.dtype, out);
   Problem p(kind, x, out);
   bool columns = by_columns(p);
-  int64_t chunks = pieces(p.reduced.count(), columns ? kColumnChunk : kRowChunk);
+  int64_t chunks = chunks_of(p, columns);
   Scratch memory(count * chunks * 8);
   char* totals = memory.as<char>();
   if (columns)

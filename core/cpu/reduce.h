@@ -22,6 +22,8 @@ enum class Reduce : uint8_t {
 /// dtype of x (f64 in f64) over fixed-size chunks merged in order, so that the bits do not depend on the number of
 /// threads. A reduction over no elements gives the identity.
 void reduce(Reduce kind, const View& x, const View& out);
+/// The bytes of its partial totals; data is not looked at.
+int64_t reduce_scratch(Reduce kind, const View& x, const View& out);
 
 /// Index along `dim` of the first largest (or smallest) element; NaN counts as larger (smaller) than all. out: i64,
 /// x's shape with size 1 at `dim`. The dim must not be empty where out is not.

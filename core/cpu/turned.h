@@ -13,6 +13,8 @@ class Turned {
  public:
   Turned(const View& x, const View& out);
   const View& view() const { return copy_ ? copy_->view : x_; }
+  /// Of the copy; 0: none is made.
+  static int64_t copy_bytes(const View& x, const View& out);
 
  private:
   struct Copy {

@@ -91,7 +91,9 @@ MemoryKind MemoryLog::kind_of(const Block& b) const {
 }
 
 std::string MemoryLog::name_of(const Block& b, MemoryKind kind) const {
-  auto text = [&](int32_t at, const char* none) { return at < 0 ? none : texts_[static_cast<size_t>(at)]; };
+  auto text = [&](int32_t at, const char* none) {
+    return at < 0 ? std::string(none) : texts_[static_cast<size_t>(at)];
+  };
   switch (kind) {
     case MemoryKind::saved:
       return b.module < 0                                  ? "(outside modules)"
@@ -100,7 +102,7 @@ std::string MemoryLog::name_of(const Block& b, MemoryKind kind) const {
     case MemoryKind::communication:
       return b.gathered ? "gathered parameters" : b.phase < 0 ? "forward" : text(b.phase_name, "");
     case MemoryKind::working:
-      if (b.use == MemoryUse::workspace) return "scratch memory of kernels";
+      if (b.use == MemoryUse::workspace) return "scratch of " + text(b.what, "kernels");
       return b.born < first_step_ ? "before the first step" : text(b.phase_name, "forward");
     default:
       return {};

@@ -41,7 +41,9 @@ Tensor unbroadcast(const BackwardCall& call, size_t input, const Tensor& gradien
   const Shape &to = call.input_shape(input), &global = call.input_global(input), &from = gradient.shape();
   DType dtype = call.input_dtype(input);
   if (to == from) return gradient.dtype() == dtype ? gradient : detail::dense_copy(gradient, dtype);
-  static constexpr Kernel sum{.cpu = [](const KernelCall& c) { cpu::reduce(cpu::Reduce::sum, *c.in[0], *c.out[0]); }};
+  static constexpr Kernel sum{
+      .cpu = [](const KernelCall& c) { cpu::reduce(cpu::Reduce::sum, *c.in[0], *c.out[0]); },
+      .cpu_scratch = [](const KernelCall& c) { return cpu::reduce_scratch(cpu::Reduce::sum, *c.in[0], *c.out[0]); }};
   // Global sizes say which dims broadcast: a block of size 1 may be part of a larger dim.
   Shape kept = from;
   int added = from.rank() - to.rank();

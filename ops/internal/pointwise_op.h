@@ -10,7 +10,8 @@ void cpu_kernel(const KernelCall& c) {
   cpu::pointwise(F, c.in, *c.out[0], c.attributes.size() ? c.attributes.as<PointwiseParams>() : PointwiseParams{});
 }
 template <Pointwise F>
-inline constexpr Kernel kernel{.cpu = cpu_kernel<F>};
+inline constexpr Kernel kernel{
+    .cpu = cpu_kernel<F>, .cpu_scratch = [](const KernelCall& c) { return cpu::pointwise_scratch(c.in, *c.out[0]); }};
 
 /// The dtype of input 0 (A), the same or f32 for integers (F), bool (C).
 void infer_same(const InferCall& call, std::span<OutputType> out);

@@ -9,11 +9,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <map>
-#include <mutex>
 
 #include "apps/temporary_folder.h"
 #include "gpt/trainer.h"
@@ -58,10 +53,6 @@ void check(const TrainOptions& o, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     auto planned = static_cast<double>(planned_memory(o, ranks, rank).peak);
     auto counted = static_cast<double>(real[static_cast<size_t>(rank)]);
-    if (std::getenv("CLEAVE_SHOW_MEMORY"))
-      std::printf("%-8s %-10s %-5s drop %g rank %d: planned %.0f counted %.0f (%+.3f %%)\n", o.plan.c_str(),
-                  o.mesh.c_str(), std::string(to_string(o.step.dtype)).c_str(), o.model.dropout, rank, planned, counted,
-                  100 * (planned / counted - 1));
     CAPTURE(o.plan);
     CAPTURE(o.mesh);
     CAPTURE(to_string(o.step.dtype));
@@ -106,4 +97,45 @@ TEST_CASE("the plan knows micro-batches, recomputation and the loss in chunks") 
     o.step.loss_chunk = 64;
     check(o, 2);
   }
+}
+
+TEST_CASE("the rows of a plan add up to its peak, and name what is held") {
+  TrainOptions o = options_for(DType::bf16, 0.0);
+  o.mesh = "dp=2";
+  o.plan = "dp";
+  nn::MemoryPlan plan = planned_memory(o, 2);
+  int64_t sum = 0, parameters = 0;
+  for (const nn::MemoryRow& kind : plan.kinds) sum += kind.at_peak;
+  CHECK(sum == plan.peak);
+  {
+    Gpt model(o.model);
+    parameters = parameter_count(model);
+  }
+  // bf16 parameters; f32 gradients, moments and masters; blocks are rounded up
+  auto near = [](int64_t bytes, int64_t exact) { return bytes >= exact && bytes < exact + exact / 20; };
+  CHECK(near(plan.of(nn::MemoryKind::parameters).largest, 2 * parameters));
+  CHECK(near(plan.of(nn::MemoryKind::optimizer).largest, 12 * parameters));
+  CHECK(plan.of(nn::MemoryKind::gradients).largest >= 4 * parameters);
+  CHECK(plan.of(nn::MemoryKind::communication).largest >= 4 * parameters);
+  bool mlp = false;
+  for (const nn::MemoryRow& row : plan.rows)
+    mlp |= row.kind == nn::MemoryKind::saved && row.name == "blocks.1.mlp.up" && row.largest > 0;
+  CHECK(mlp);
+  std::string table = plan.table();
+  CHECK(table.find("blocks.*.mlp.up  (2 of them)") != std::string::npos);
+  CHECK(memory_text(o).find(table) != std::string::npos);
+  o.mesh = "";
+  CHECK_THROWS_AS(memory_text(o), ValueError);
+}
+
+TEST_CASE("a model of 7 B parameters on 64 ranks") {
+  TrainOptions o{.model = completed({.vocab = 32000, .layers = 32, .dim = 4096, .heads = 32, .seq = 2048}),
+                 .step = {.batch = 8, .dtype = DType::bf16},
+                 .mesh = "dp=8,tp=8",
+                 .plan = "dp_tp_sp"};
+  nn::MemoryPlan plan = planned_memory(o, 64);
+  int64_t parameters = 6'700'000'000 / 8;
+  CHECK(plan.of(nn::MemoryKind::parameters).largest > 2 * parameters * 9 / 10);
+  CHECK(plan.of(nn::MemoryKind::optimizer).largest > 12 * parameters * 9 / 10);
+  CHECK(plan.peak < int64_t{40} << 30);
 }

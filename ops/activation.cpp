@@ -46,7 +46,8 @@ extern const OpDef softplus{.name = "softplus",
                             .backward = backward_x<Pointwise::softplus_grad>,
                             .saves = {.inputs = 1},
                             .cost = cost,
-                            .samples = [] { return unary_samples(Fill::normal); }};
+                            .samples = [] { return unary_samples(Fill::normal); },
+                            .precision = Precision::f32};
 extern const OpDef gelu{.name = "gelu",
                         .infer = infer_floating,
                         .layout = not_linear,

@@ -133,7 +133,8 @@ extern const OpDef attention{.name = "scaled_dot_product_attention",
                              .backward_cost = attention_backward_cost,
                              .samples = attention_samples,
                              .outputs = 2,
-                             .differentiable_outputs = 0b01};
+                             .differentiable_outputs = 0b01,
+                             .precision = Precision::low};
 
 }  // namespace ops
 

@@ -102,7 +102,8 @@ extern const OpDef cross_entropy_terms{.name = "cross_entropy",
                                        .backward = terms_backward,
                                        .saves = {.inputs = 0b111},
                                        .cost = terms_cost,
-                                       .samples = terms_samples};
+                                       .samples = terms_samples,
+                                       .precision = Precision::f32};
 
 }  // namespace ops
 

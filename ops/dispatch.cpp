@@ -2,6 +2,7 @@
 #include <cleave/autograd/grad_mode.h>
 #include <cleave/autograd/redistribute.h>
 #include <cleave/dist/mesh_state.h>
+#include <cleave/ops/autocast.h>
 #include <cleave/ops/observer.h>
 #include <cleave/ops/op.h>
 #include <cleave/ops/op_node.h>
@@ -169,7 +170,8 @@ bool any_distributed(Inputs in) {
 
 }  // namespace
 
-void dispatch(const OpDef& op, Inputs in, Attributes attributes, std::span<Tensor> out) {
+namespace {
+void dispatch_as_given(const OpDef& op, Inputs in, Attributes attributes, std::span<Tensor> out) {
   OpSpan span(op, in, out);
   static_assert(std::is_trivially_destructible_v<OutputType>);
   alignas(OutputType) std::byte room[kMaxOutputs * sizeof(OutputType)];  // made only as far as it is used
@@ -181,6 +183,17 @@ void dispatch(const OpDef& op, Inputs in, Attributes attributes, std::span<Tenso
     dispatch_distributed(op, in, attributes, used, out);
   else
     dispatch_plain(op, in, attributes, used, out);
+}
+}  // namespace
+
+void dispatch(const OpDef& op, Inputs in, Attributes attributes, std::span<Tensor> out) {
+  if (detail::AutocastState* state = detail::autocast_state) [[unlikely]] {
+    detail::AutocastPause within;
+    detail::AutocastInputs cast(op, in, *state);
+    dispatch_as_given(op, cast.inputs(), attributes, out);
+  } else {
+    dispatch_as_given(op, in, attributes, out);
+  }
 }
 
 Tensor apply_list(const OpDef& op, Attributes attributes, std::span<const Tensor> in) {

@@ -137,7 +137,8 @@ extern const OpDef cat{.name = "cat",
                        .kernel = {.cpu = cat_kernel},
                        .backward = cat_backward,
                        .cost = pointwise_op::cost,
-                       .samples = cat_samples};
+                       .samples = cat_samples,
+                       .precision = Precision::widest};
 extern const OpDef pad{.name = "pad",
                        .infer = infer_pad,
                        .layout = pad_rule,

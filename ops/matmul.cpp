@@ -270,7 +270,8 @@ extern const OpDef matmul{.name = "matmul",
                           .backward = matmul_backward,
                           .saves = {.inputs = 0b11},
                           .cost = matmul_cost,
-                          .samples = matmul_samples};
+                          .samples = matmul_samples,
+                          .precision = Precision::low};
 extern const OpDef linear{.name = "linear",
                           .infer = infer_linear,
                           .layout = linear_rule,
@@ -279,7 +280,8 @@ extern const OpDef linear{.name = "linear",
                           .backward = linear_backward,
                           .saves = {.inputs = 0b011},
                           .cost = linear_cost,
-                          .samples = linear_samples};
+                          .samples = linear_samples,
+                          .precision = Precision::low};
 
 }  // namespace ops
 

@@ -155,7 +155,8 @@ extern const OpDef layer_norm{.name = "layer_norm",
                               .cost = norm_cost,
                               .samples = [] { return norm_samples(true); },
                               .outputs = 3,
-                              .differentiable_outputs = 0b001};
+                              .differentiable_outputs = 0b001,
+                              .precision = Precision::f32};
 extern const OpDef rms_norm{.name = "rms_norm",
                             .infer = infer_norm,
                             .layout = norm_rule,
@@ -167,7 +168,8 @@ extern const OpDef rms_norm{.name = "rms_norm",
                             .cost = norm_cost,
                             .samples = [] { return norm_samples(false); },
                             .outputs = 2,
-                            .differentiable_outputs = 0b001};
+                            .differentiable_outputs = 0b001,
+                            .precision = Precision::f32};
 
 }  // namespace ops
 

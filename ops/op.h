@@ -111,6 +111,14 @@ std::vector<std::byte> sample_attributes(const A& a) {
   return {p, p + sizeof(A)};
 }
 
+/// In which dtype an op takes its floating inputs under autocast (ops/autocast.h).
+enum class Precision : uint8_t {
+  keeps,  ///< as they come
+  low,    ///< 16 bits: products, whose sums are kept in f32
+  f32,    ///< at least f32: exponentials, logarithms, sums, norms, losses
+  widest  ///< the widest among them: element-wise functions of several, and joins
+};
+
 /// An operation. Fields stand in the order in which they are read; adding an op is its record, its public function in
 /// the family's header, and a line in ops/registry.cpp.
 struct OpDef {
@@ -144,6 +152,7 @@ struct OpDef {
   int outputs = 1;
   /// Outputs that carry gradients (bit mask).
   uint32_t differentiable_outputs = ~0u;
+  Precision precision = Precision::keeps;
 };
 
 /// Runs `op`: infer, (for distributed inputs: choose the row of the rule, redistribute, localize), kernel, tape. An

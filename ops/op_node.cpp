@@ -1,3 +1,4 @@
+#include <cleave/ops/autocast.h>
 #include <cleave/ops/op_node.h>
 
 #include <cstring>
@@ -57,6 +58,7 @@ void OpNode::promote(std::vector<Cotangent>& cotangents) const {
 }
 
 std::vector<Cotangent> OpNode::backward(std::span<const Cotangent> given) {
+  detail::AutocastPause within;
   if (released_)
     throw GradError(op_message(op_.name,
                                "backward ran through this graph already and let go of its saved tensors; pass "

@@ -176,7 +176,8 @@ extern const OpDef sum{.name = "sum",
                        .kernel = {.cpu = reduce_kernel<cpu::Reduce::sum>},
                        .backward = sum_backward,
                        .cost = reduce_cost,
-                       .samples = [] { return samples(Fill::normal, true, true, true); }};
+                       .samples = [] { return samples(Fill::normal, true, true, true); },
+                       .precision = Precision::f32};
 extern const OpDef mean{.name = "mean",
                         .infer = infer_mean,
                         .layout = sum_rule,
@@ -184,14 +185,16 @@ extern const OpDef mean{.name = "mean",
                         .kernel = {.cpu = mean_kernel},
                         .backward = mean_backward,
                         .cost = reduce_cost,
-                        .samples = mean_samples};
+                        .samples = mean_samples,
+                        .precision = Precision::f32};
 extern const OpDef prod{.name = "prod",
                         .infer = infer_prod,
                         .layout = whole_rule,
                         .key_bytes = ReduceAttributes::kKey,
                         .kernel = {.cpu = reduce_kernel<cpu::Reduce::prod>},
                         .cost = reduce_cost,
-                        .samples = [] { return samples(Fill::positive, false, true, true); }};
+                        .samples = [] { return samples(Fill::positive, false, true, true); },
+                        .precision = Precision::f32};
 extern const OpDef any{.name = "any",
                        .infer = infer_logical,
                        .layout = whole_rule,

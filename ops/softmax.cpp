@@ -146,7 +146,8 @@ extern const OpDef softmax{.name = "softmax",
                            .saves = {.outputs = 1},
                            .decompose = softmax_decompose,
                            .cost = row_cost,
-                           .samples = softmax_samples};
+                           .samples = softmax_samples,
+                           .precision = Precision::f32};
 extern const OpDef log_softmax{.name = "log_softmax",
                                .infer = infer_softmax,
                                .layout = softmax_rule,
@@ -156,7 +157,8 @@ extern const OpDef log_softmax{.name = "log_softmax",
                                .saves = {.outputs = 1},
                                .decompose = log_softmax_decompose,
                                .cost = row_cost,
-                               .samples = softmax_samples};
+                               .samples = softmax_samples,
+                               .precision = Precision::f32};
 extern const OpDef logsumexp{.name = "logsumexp",
                              .infer = infer_logsumexp,
                              .layout = logsumexp_rule,
@@ -166,7 +168,8 @@ extern const OpDef logsumexp{.name = "logsumexp",
                              .saves = {.inputs = 1, .outputs = 1},
                              .decompose = logsumexp_decompose,
                              .cost = row_cost,
-                             .samples = logsumexp_samples};
+                             .samples = logsumexp_samples,
+                             .precision = Precision::f32};
 
 }  // namespace ops
 

@@ -47,7 +47,8 @@ extern const OpDef exp{.name = "exp",
                        .backward = backward_y<Pointwise::mul>,
                        .saves = {.outputs = 1},
                        .cost = cost,
-                       .samples = [] { return unary_samples(Fill::normal); }};
+                       .samples = [] { return unary_samples(Fill::normal); },
+                       .precision = Precision::f32};
 extern const OpDef expm1{.name = "expm1",
                          .infer = infer_floating,
                          .layout = not_linear,
@@ -55,7 +56,8 @@ extern const OpDef expm1{.name = "expm1",
                          .backward = backward_y<Pointwise::expm1_grad>,
                          .saves = {.outputs = 1},
                          .cost = cost,
-                         .samples = [] { return unary_samples(Fill::normal); }};
+                         .samples = [] { return unary_samples(Fill::normal); },
+                         .precision = Precision::f32};
 extern const OpDef log{.name = "log",
                        .infer = infer_floating,
                        .layout = not_linear,
@@ -63,7 +65,8 @@ extern const OpDef log{.name = "log",
                        .backward = backward_x<Pointwise::log_grad>,
                        .saves = {.inputs = 1},
                        .cost = cost,
-                       .samples = [] { return unary_samples(Fill::positive); }};
+                       .samples = [] { return unary_samples(Fill::positive); },
+                       .precision = Precision::f32};
 extern const OpDef log1p{.name = "log1p",
                          .infer = infer_floating,
                          .layout = not_linear,
@@ -71,7 +74,8 @@ extern const OpDef log1p{.name = "log1p",
                          .backward = backward_x<Pointwise::log1p_grad>,
                          .saves = {.inputs = 1},
                          .cost = cost,
-                         .samples = [] { return unary_samples(Fill::positive); }};
+                         .samples = [] { return unary_samples(Fill::positive); },
+                         .precision = Precision::f32};
 extern const OpDef sqrt{.name = "sqrt",
                         .infer = infer_floating,
                         .layout = not_linear,
@@ -87,7 +91,8 @@ extern const OpDef rsqrt{.name = "rsqrt",
                          .backward = backward_y<Pointwise::rsqrt_grad>,
                          .saves = {.outputs = 1},
                          .cost = cost,
-                         .samples = [] { return unary_samples(Fill::positive); }};
+                         .samples = [] { return unary_samples(Fill::positive); },
+                         .precision = Precision::f32};
 extern const OpDef reciprocal{.name = "reciprocal",
                               .infer = infer_floating,
                               .layout = not_linear,
@@ -95,7 +100,8 @@ extern const OpDef reciprocal{.name = "reciprocal",
                               .backward = backward_y<Pointwise::reciprocal_grad>,
                               .saves = {.outputs = 1},
                               .cost = cost,
-                              .samples = [] { return unary_samples(Fill::positive); }};
+                              .samples = [] { return unary_samples(Fill::positive); },
+                              .precision = Precision::f32};
 extern const OpDef sin{.name = "sin",
                        .infer = infer_floating,
                        .layout = not_linear,
@@ -148,9 +154,11 @@ extern const OpDef pow_scalar{.name = "pow",
                               .backward = backward_x<Pointwise::pow_scalar_grad>,
                               .saves = {.inputs = 1},
                               .cost = cost,
-                              .samples = [] {
-                                return unary_samples(Fill::positive, {2.5, 0});
-                              }};
+                              .samples =
+                                  [] {
+                                    return unary_samples(Fill::positive, {2.5, 0});
+                                  },
+                              .precision = Precision::f32};
 extern const OpDef clamp{.name = "clamp",
                          .infer = infer_same,
                          .layout = not_linear,

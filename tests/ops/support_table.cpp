@@ -26,9 +26,11 @@ inputs and outputs (`.`: never split; `(ab)`: two factors of one dim). A dim wit
 axes and stays split, except as *split dims* says. *Partial sums* lists the inputs through which a partial sum passes
 without being reduced (`a+b`: only together); others, and those of bool and u8, are reduced first. All layouts work for
 every op: what a rule does not allow is redistributed. Types without data (`meta`) work for every op.
+*Autocast* is what a scope of `Autocast` does to floating inputs: `low` in its 16 bits, `f32` at least in f32, `widest` in the
+widest among them; f64 and what is empty here stay as they come.
 
-| op | rule | split dims | partial sums | dtypes | kernels | gradient |
-|---|---|---|---|---|---|---|
+| op | rule | split dims | partial sums | dtypes | autocast | kernels | gradient |
+|---|---|---|---|---|---|---|---|
 )";
 
 struct Call {
@@ -127,6 +129,20 @@ std::string dtypes(const OpCase& c) {
   return all == "f64 f32 bf16 f16" ? "floating" : all;
 }
 
+std::string precision(const OpDef& op) {
+  switch (op.precision) {
+    case Precision::low:
+      return "low";
+    case Precision::f32:
+      return "f32";
+    case Precision::widest:
+      return "widest";
+    case Precision::keeps:
+      break;
+  }
+  return "";
+}
+
 std::string row(const OpDef& op) {
   std::vector<OpCase> cases = cases_of(op, op.name, Sizes::samples);
   const OpCase* shown = &cases.front();
@@ -149,7 +165,8 @@ std::string row(const OpDef& op) {
   }
   std::string kernels = op.view ? "view" : op.kernel.cuda ? "cpu cuda" : "cpu";
   return "| " + std::string(op.name) + "(" + inputs + ") | " + rule + " | " + split + " | " + partial + " | " +
-         dtypes(*shown) + " | " + kernels + " | " + (gradient && op.backward ? "yes" : "") + " |\n";
+         dtypes(*shown) + " | " + precision(op) + " | " + kernels + " | " + (gradient && op.backward ? "yes" : "") +
+         " |\n";
 }
 
 std::string table() {

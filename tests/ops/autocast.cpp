@@ -1,0 +1,110 @@
+// Autocast: which op computes in what, casts of parameters made once, gradients in f32, the same under every layout.
+#include <cleave/core/observer.h>
+#include <cleave/ops/autocast.h>
+#include <cleave/ops/observer.h>
+#include <doctest/doctest.h>
+
+#include "support/ranks.h"
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+Tensor f32(const Shape& shape, uint64_t seed) { return randn(shape, {.dtype = DType::f32, .seed = seed}); }
+
+}  // namespace
+
+TEST_CASE("products run in 16 bits, sums and exponentials in f32, mixed ones in the widest, the rest as they come") {
+  for (DType low : {DType::bf16, DType::f16}) {
+    Autocast scope(low);
+    Tensor x = f32({4, 6}, 1), w = f32({3, 6}, 2), h = cast(x, low);
+    CHECK(matmul(x, transpose(w, 0, 1)).dtype() == low);
+    CHECK(linear(x, w).dtype() == low);
+    Tensor q = f32({2, 4, 6}, 4);
+    CHECK(scaled_dot_product_attention(q, q, q).dtype() == low);
+    CHECK(relu(h).dtype() == low);
+    CHECK(relu(x).dtype() == DType::f32);
+    for (const Tensor& y : {softmax(h, -1), exp(h), sum(h), mean(h), rms_norm(h, {6}), layer_norm(h, {6}, f32({6}, 3)),
+                            h + x, cat({h, x}), cross_entropy(h, tensor<int64_t>({0, 1, 2, 3}))})
+      CHECK(y.dtype() == DType::f32);
+    CHECK((h + h).dtype() == low);
+    Tensor d = cast(x, DType::f64);
+    CHECK(matmul(d, transpose(d, 0, 1)).dtype() == DType::f64);
+    CHECK(sum(tensor<int64_t>({1, 2})).dtype() == DType::i64);
+    {
+      Autocast off(std::nullopt);
+      CHECK(linear(x, w).dtype() == DType::f32);
+      CHECK(!autocast_dtype());
+      Autocast other(DType::bf16);
+      CHECK(linear(x, w).dtype() == DType::bf16);
+    }
+    CHECK(autocast_dtype() == low);
+  }
+  CHECK(!autocast_dtype());
+  CHECK(message_of<DTypeError>([] { Autocast scope(DType::f32); }).find("bf16 or f16") != std::string::npos);
+}
+
+TEST_CASE("a product equals that of the rounded inputs, and gradients reach f32 weights in f32") {
+  Tensor x = f32({4, 6}, 1), w = f32({3, 6}, 2).set_requires_grad();
+  Tensor y;
+  {
+    Autocast scope(DType::bf16);
+    y = linear(x, w);
+    CHECK(equal(y, linear(cast(x, DType::bf16), cast(w.detach(), DType::bf16))));
+    sum(square(y)).backward();  // in the scope
+  }
+  CHECK(w.grad().dtype() == DType::f32);
+  Tensor inside = clone(w.grad()), v = w.detach();
+  w.zero_grad();
+  {
+    Autocast scope(DType::bf16);
+    y = sum(square(linear(x, w)));
+  }
+  y.backward();  // outside
+  CHECK(equal(w.grad(), inside));
+  Tensor h = cast(v, DType::bf16).set_requires_grad();
+  sum(cast(square(linear(cast(x, DType::bf16), h)), DType::f32)).backward();
+  CHECK(near(inside, h.grad(), 0.02));
+}
+
+TEST_CASE("a parameter is cast once in a scope, and anew when it was written") {
+  Tensor x = f32({4, 6}, 1), w = f32({6, 6}, 2).set_requires_grad();
+  auto used = [&] {  // bytes that go on living: the cast, beyond the result
+    int64_t before = memory_stats().active;
+    Tensor y = linear(cast(x, DType::bf16), w);
+    y = {};
+    return memory_stats().active - before;
+  };
+  NoGrad off;
+  Autocast scope(DType::bf16);
+  CHECK(used() > 0);
+  CHECK(used() == 0);
+  Tensor before = linear(x, w);
+  mul_(w, 2.0);
+  CHECK(equal(linear(x, w), before * 2));
+}
+
+TEST_CASE("under every layout the same values, gradients and dtypes") {
+  Tensor x0 = f32({4, 6}, 1), a0 = f32({5, 6}, 2), b0 = f32({6, 5}, 3);
+  auto run = [](const Tensor& x, const Tensor& a, const Tensor& b) {
+    Autocast scope(DType::bf16);
+    Tensor y = softmax(linear(relu(linear(x, a)), b), -1);
+    CHECK(y.dtype() == DType::f32);
+    sum(y * x).backward();
+    return y;
+  };
+  Tensor a1 = weight(clone(a0)), b1 = weight(clone(b0));
+  Tensor want = run(x0, a1, b1).detach();
+  for (const char* layouts : {"tp, -|-, tp", "-, tp|tp, -", "dp, -|dp.tp, -", "-, -|-, -"}) {
+    std::string text = layouts, la = text.substr(0, text.find('|')), lb = text.substr(text.find('|') + 1);
+    on_mesh({{"dp", 2}, {"tp", 2}}, [&](dist::DeviceMesh mesh) {
+      Tensor a = weight(a0, mesh, la.c_str()), b = weight(b0, mesh, lb.c_str());
+      Tensor y = run(placed(x0, mesh, "dp, -"), a, b);
+      CHECK(allclose(dist::full_tensor(y), want, {.rtol = 0.02, .atol = 0.02}));
+      CHECK(allclose(dist::full_tensor(a.grad()), a1.grad(), {.rtol = 0.05, .atol = 0.05}));
+      CHECK(allclose(dist::full_tensor(b.grad()), b1.grad(), {.rtol = 0.05, .atol = 0.05}));
+      CHECK(a.grad().dtype() == DType::f32);
+    });
+  }
+}

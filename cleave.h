@@ -32,6 +32,7 @@
 
 #include <cleave/ops/activation.h>
 #include <cleave/ops/attention.h>
+#include <cleave/ops/autocast.h>
 #include <cleave/ops/binary.h>
 #include <cleave/ops/cast.h>
 #include <cleave/ops/creation.h>
@@ -79,8 +80,17 @@
 #include <cleave/nn/value_and_grad.h>
 #include <cleave/nn/zero.h>
 
+#include <cleave/optim/adafactor.h>
+#include <cleave/optim/adagrad.h>
 #include <cleave/optim/adam.h>
 #include <cleave/optim/clip.h>
+#include <cleave/optim/ema.h>
+#include <cleave/optim/finite.h>
+#include <cleave/optim/lamb.h>
+#include <cleave/optim/lion.h>
+#include <cleave/optim/loss_scaler.h>
+#include <cleave/optim/muon.h>
 #include <cleave/optim/optimizer.h>
+#include <cleave/optim/rmsprop.h>
 #include <cleave/optim/schedule.h>
 #include <cleave/optim/sgd.h>

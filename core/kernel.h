@@ -51,7 +51,8 @@ struct Kernel {
   ScratchFn cpu_scratch = nullptr;  ///< null: none; views may have no data
 };
 
-/// Runs the kernel of `device`; for Meta only counts its scratch memory, as on the CPU. Throws ValueError naming `op` if the device lacks it.
+/// Runs the kernel of `device`; for Meta only counts its scratch memory, as on the CPU. Throws ValueError naming `op`
+/// if the device lacks it.
 void launch(const Kernel& kernel, Device device, const char* op, const KernelCall& call);
 
 }  // namespace cleave

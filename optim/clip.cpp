@@ -14,26 +14,13 @@
 #include <cleave/ops/reduce.h>
 #include <cleave/ops/unary.h>
 #include <cleave/optim/clip.h>
+#include <cleave/optim/internal/gradients.h>
 
 #include <cmath>
-#include <unordered_set>
 
 namespace cleave::optim::detail {
 
 namespace {
-
-constexpr Kernel reduce_kernel{
-    .cpu = [](const KernelCall& c) { cpu::reduce(c.attributes.as<cpu::Reduce>(), *c.in[0], *c.out[0]); }};
-
-double reduced(cpu::Reduce kind, const Tensor& block) {
-  Shape one(block.dim(), 1);
-  Tensor out = cleave::detail::make_tensor(one, DType::f64, block.device());
-  cleave::detail::fill_view(out.device(), out.impl()->view, 0.0);
-  const View* in[] = {&cleave::detail::elements(block)};
-  const View* to[] = {&out.impl()->view};
-  launch(reduce_kernel, block.device(), "grad_norm", {in, to, kind});
-  return block.device() == Device::Cpu ? *out.data<double>() : 0.0;
-}
 
 // sum |g|^p of this rank's block, or max |g| for p = infinity.
 double block_term(const Tensor& block, double p) {
@@ -41,18 +28,6 @@ double block_term(const Tensor& block, double p) {
   if (p == 1) return reduced(cpu::Reduce::sum_abs, block);
   if (std::isinf(p)) return reduced(cpu::Reduce::max_abs, block);
   return reduced(cpu::Reduce::sum, pow(abs(block), p));
-}
-
-/// The gradients there are, synced, each leaf once.
-std::vector<Tensor> gradients(const std::vector<Tensor>& leaves) {
-  cleave::sync_gradients(leaves);
-  std::vector<Tensor> out;
-  std::unordered_set<const void*> seen;
-  for (const Tensor& leaf : leaves) {
-    if (!seen.insert(leaf.impl()).second) continue;
-    if (Tensor g = leaf.grad(); g.defined()) out.push_back(g);
-  }
-  return out;
 }
 
 // A hook may have left a gradient partial; a norm is of the sum.
@@ -69,22 +44,6 @@ bool counts_here(const Tensor& g) {
   if (!layout) return true;
   const dist::MeshState& mesh = *layout->mesh;
   return mesh.member() && mesh.is_first(mesh.all_axes() & ~layout->split());
-}
-
-/// The ranks over which terms are added up: those of the one mesh if it has all ranks, else all ranks of the world.
-/// Null if no gradient is distributed.
-dist::Communicator* common_ranks(const std::vector<Tensor>& grads) {
-  const dist::MeshState* mesh = nullptr;
-  bool one = true;
-  for (const Tensor& g : grads) {
-    if (!g.is_distributed()) continue;
-    one = one && (!mesh || mesh == g.impl()->layout->mesh);
-    mesh = g.impl()->layout->mesh;
-  }
-  if (!mesh) return nullptr;
-  dist::World& world = mesh->world();
-  bool whole = static_cast<int>(mesh->ranks().size()) == world.size();
-  return one && whole ? &mesh->communicator(mesh->all_axes()) : &world.communicator();
 }
 
 // Gradients without elements are of a simulated run: the traffic counts, there is no number.
@@ -115,12 +74,6 @@ double total_norm(const std::vector<Tensor>& grads, double p) {
   add(split, plain);
   return extremum || p == 1 ? split : p == 2 ? std::sqrt(split) : std::pow(split, 1 / p);
 }
-
-struct Scopes {
-  NoGrad off;
-  dist::UseMesh plain{nullptr};
-  dist::PhaseScope phase{"optimizer"};
-};
 
 }  // namespace
 

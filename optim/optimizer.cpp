@@ -7,9 +7,13 @@
 #include <cleave/dist/mesh_state.h>
 #include <cleave/dist/redistribute/bucket.h>
 #include <cleave/dist/redistribution.h>
+#include <cleave/ops/host.h>
+#include <cleave/optim/internal/owned.h>
 #include <cleave/optim/optimizer.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 namespace cleave::optim {
 
@@ -18,22 +22,20 @@ namespace {
 using dist::AxisMask;
 using dist::LayoutData;
 namespace core = cleave::detail;
+using detail::in_layout, detail::own_copy, detail::working;
 
-DType working(DType t) { return is_half(t) ? DType::f32 : t; }
-
-// A tensor of its own with x's type and elements, in another dtype.
-Tensor own_copy(const Tensor& x, DType dtype) {
-  const auto& impl = *x.impl();
-  Tensor out = core::make_tensor(impl.global, impl.view.shape, dtype, impl.device, impl.layout, impl.absent);
-  core::copy_view(impl.device, core::elements(x), out.impl()->view);
-  return out;
+Shape with_ones(Shape shape, uint32_t dims) {
+  for (int d = 0; d < shape.rank(); ++d)
+    if (dims >> d & 1) shape[d] = 1;
+  return shape;
 }
 
-Tensor zeros_of(const Tensor& like, const Shape& global, DType dtype, const LayoutData* layout) {
-  const View& block = like.impl()->view;
-  Tensor out = core::make_tensor(global, block.shape, dtype, like.device(), layout);
-  core::fill_view(out.device(), out.impl()->view, 0.0);
-  return out;
+const LayoutData* without_splits(const LayoutData* layout, uint32_t dims) {
+  if (!layout || !dims) return layout;
+  LayoutData content = *layout;
+  for (int d = 0; d < content.rank; ++d)
+    if (dims >> d & 1) content.dims[static_cast<size_t>(d)] = {};
+  return layout->mesh->intern(content);
 }
 
 // Where the update is made: where the plan says, else the parameter's layout, or its gradient's if that is split over
@@ -45,16 +47,22 @@ const LayoutData* owner_layout(const nn::Parameter& parameter, const Tensor& gra
   return g->mesh->size_of(g->split()) > p->mesh->size_of(p->split()) ? g : p;
 }
 
-Tensor in_layout(const Tensor& x, const LayoutData* to) {
-  if (x.impl()->layout == to) return x;
-  if (!to) return dist::full_tensor(x);
-  return x.is_distributed() ? dist::redistribute_data(x, to, "optimizer")
-                            : dist::distribute(x.detach(), dist::Layout(to));
+const char* const kNumber = "optimizer.step";
+
+Tensor number(int64_t value) {
+  Tensor out = core::make_tensor({}, DType::i64, Device::Cpu);
+  *out.data<int64_t>() = value;
+  return out;
 }
 
-int64_t read_step(const Tensor& x) {
+int64_t read_number(const std::string& name, const Tensor& x) {
+  if (x.dim() != 0) throw ShapeError("[load_state] " + name + " is " + to_string(x.type()) + " and must be a scalar");
+  if (is_floating(x.dtype()) || x.dtype() == DType::boolean)
+    throw DTypeError("[load_state] " + name + " is " + to_string(x.type()) + " and must be an integer");
   Tensor host = core::dense_copy(dist::full_tensor(x).detach(), DType::i64);
-  return *host.data<int64_t>();
+  int64_t value = *host.data<int64_t>();
+  if (value < 0) throw ValueError("[load_state] " + name + " is " + std::to_string(value) + ", before the start");
+  return value;
 }
 
 }  // namespace
@@ -76,15 +84,41 @@ void Optimizer::zero_grad() {
   for (const nn::Parameter& p : parameters_) p.zero_grad();
 }
 
+void Optimizer::set_step(int64_t number) {
+  if (number < 0) throw ValueError("[set_step] step " + std::to_string(number) + " is before the start");
+  step_number_ = number;
+}
+
+void Optimizer::update_all(std::span<const Update> updates) {
+  for (const Update& u : updates) update(u);
+}
+
+uint32_t Optimizer::summed_dims(const std::string&, const Shape&) const { return 0; }
+
 void Optimizer::step() {
   dist::PhaseScope phase("optimizer");
   NoGrad off;
   nn::sync_gradients(parameters_);
+  std::vector<Work> kept;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& p = parameters_[i].tensor();
-    if (p.requires_grad() && p.grad().defined() && !p.impl()->absent) update_one(i);
+    if (!p.requires_grad() || !p.grad().defined() || p.impl()->absent) continue;
+    Work work = begin_update(i);
+    if (together()) {
+      kept.push_back(std::move(work));
+      continue;
+    }
+    update(work.update);
+    end_update(work);
+  }
+  if (!kept.empty()) {
+    std::vector<Update> updates;
+    for (const Work& work : kept) updates.push_back(work.update);
+    update_all(updates);
+    for (Work& work : kept) end_update(work);
   }
   bring_back();
+  ++step_number_;
 }
 
 namespace {
@@ -128,7 +162,7 @@ void Optimizer::bring_back() {
   updated_.clear();
 }
 
-void Optimizer::update_one(size_t index) {
+Optimizer::Work Optimizer::begin_update(size_t index) {
   const Tensor& stored = parameters_[index].tensor();
   Slot& slot = slots_[index];
   Tensor gradient = stored.grad();
@@ -142,13 +176,15 @@ void Optimizer::update_one(size_t index) {
     target = master(slot, stored, owned);
   else if (!direct)
     target = own_copy(owned, owned.dtype());
-
   ++slot.step;
-  layout_ = layout;
-  update({index, target.local(), gradient.local(), slot.step});
-  target.bump_version();
+  return {{index, target.local(), gradient.local(), slot.step, layout}, stored, target, direct};
+}
 
-  if (!direct) {
+void Optimizer::end_update(Work& work) {
+  const Tensor &stored = work.stored, &target = work.target;
+  size_t index = work.update.index;
+  target.bump_version();
+  if (!work.direct) {
     updated_.emplace_back(index, target.dtype() == stored.dtype() ? target : own_copy(target, stored.dtype()));
     return;
   }
@@ -166,24 +202,29 @@ void Optimizer::note_update(size_t index) {
   slots_[index].loaded = false;
 }
 
-// The f32 copy that a half parameter is updated through; made anew if someone else wrote to the parameter since.
+// The f32 copy that a half parameter is updated through; made anew if someone else wrote another value to it since.
 Tensor Optimizer::master(Slot& slot, const Tensor& stored, const Tensor& owned) {
   Tensor& kept = slot.tensors["master"];
-  bool current = slot.loaded || (slot.storage == stored.storage() && slot.version == stored.version());
-  if (!kept.defined() || !current)
-    kept = own_copy(owned, DType::f32);
-  else if (kept.impl()->layout != owned.impl()->layout)
+  if (kept.defined() && kept.impl()->layout != owned.impl()->layout)
     kept = own_copy(in_layout(kept, owned.impl()->layout), DType::f32);
+  bool current = slot.loaded || (slot.storage == stored.storage() && slot.version == stored.version());
+  if (!kept.defined() || (!current && !equal(own_copy(kept, owned.dtype()).local(), owned.local())))
+    kept = own_copy(owned, DType::f32);
   return kept;
 }
 
-Tensor Optimizer::state_block(const Update& u, const char* name) {
+Tensor Optimizer::state_block(const Update& u, const char* name, double initial) {
   Tensor& kept = slots_[u.index].tensors[name];
-  DType dtype = working(parameters_[u.index].dtype());
-  if (!kept.defined())
-    kept = zeros_of(u.value, parameters_[u.index].shape(), dtype, layout_);
-  else if (kept.impl()->layout != layout_)
-    kept = own_copy(in_layout(kept, layout_), dtype);
+  const nn::Parameter& p = parameters_[u.index];
+  uint32_t summed = summed_dims(name, p.shape());
+  const LayoutData* layout = without_splits(u.layout, summed);
+  if (!kept.defined()) {
+    kept = core::make_tensor(with_ones(p.shape(), summed), with_ones(u.value.shape(), summed), working(p.dtype()),
+                             u.value.device(), layout);
+    core::fill_view(kept.device(), kept.impl()->view, initial);
+  } else if (kept.impl()->layout != layout) {
+    kept = own_copy(in_layout(kept, layout), working(p.dtype()));
+  }
   return kept.local();
 }
 
@@ -191,35 +232,65 @@ std::vector<NamedTensor> Optimizer::state() const {
   std::vector<NamedTensor> out;
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].step == 0) continue;
-    Tensor step = core::make_tensor({}, DType::i64, Device::Cpu);
-    *step.data<int64_t>() = slots_[i].step;
-    out.emplace_back(names_[i] + ".step", step);
+    out.emplace_back(names_[i] + ".step", number(slots_[i].step));
     for (const auto& [name, tensor] : slots_[i].tensors) out.emplace_back(names_[i] + "." + name, tensor);
+  }
+  if (scheduled()) out.emplace_back(kNumber, number(step_number_));
+  return out;
+}
+
+/// What load_state takes, read and verified.
+struct Optimizer::Loaded {
+  std::map<size_t, int64_t> steps;
+  std::vector<std::tuple<size_t, std::string, Tensor>> tensors;
+  std::optional<int64_t> number;
+};
+
+size_t Optimizer::owner_of(const std::string& full, const std::string& name) const {
+  std::vector<std::string> known = state_names();
+  known.insert(known.end(), {"step", "master"});
+  auto at = std::find(names_.begin(), names_.end(), full.substr(0, full.rfind('.')));
+  if (at == names_.end() || std::find(known.begin(), known.end(), name) == known.end())
+    throw ValueError("[load_state] \"" + full + "\" is not \"<parameter>.<state>\" of this optimizer");
+  return static_cast<size_t>(at - names_.begin());
+}
+
+Optimizer::Loaded Optimizer::checked_state(const std::vector<NamedTensor>& state) const {
+  Loaded out;
+  std::set<std::string> seen;
+  for (const auto& [full, tensor] : state) {
+    if (!seen.insert(full).second) throw ValueError("[load_state] \"" + full + "\" is given twice");
+    if (full == kNumber && scheduled()) {
+      out.number = read_number(full, tensor);
+      continue;
+    }
+    size_t dot = full.rfind('.');
+    std::string name = dot == std::string::npos ? "" : full.substr(dot + 1);
+    size_t i = owner_of(full, name);
+    if (name == "step") {
+      out.steps[i] = read_number(full, tensor);
+      continue;
+    }
+    Shape wanted = with_ones(parameters_[i].shape(), summed_dims(name, parameters_[i].shape()));
+    if (!(tensor.shape() == wanted))
+      throw ShapeError("[load_state] " + full + " is " + to_string(tensor.type()) +
+                       " but this state of the parameter has the shape " + to_string(wanted));
+    if (!is_floating(tensor.dtype()))
+      throw DTypeError("[load_state] " + full + " is " + to_string(tensor.type()) + " and must be floating");
+    out.tensors.emplace_back(i, name, own_copy(tensor, working(parameters_[i].dtype())));
   }
   return out;
 }
 
 void Optimizer::load_state(const std::vector<NamedTensor>& state) {
   NoGrad off;
-  std::vector<std::string> known = state_names();
-  known.insert(known.end(), {"step", "master"});
-  for (const auto& [full, tensor] : state) {
-    size_t dot = full.rfind('.');
-    auto at = std::find(names_.begin(), names_.end(), full.substr(0, dot));
-    std::string name = dot == std::string::npos ? "" : full.substr(dot + 1);
-    if (at == names_.end() || std::find(known.begin(), known.end(), name) == known.end())
-      throw ValueError("[load_state] \"" + full + "\" is not \"<parameter>.<state>\" of this optimizer");
-    auto i = static_cast<size_t>(at - names_.begin());
-    if (name == "step") {
-      slots_[i].step = read_step(tensor);
-      continue;
-    }
-    if (!(tensor.shape() == parameters_[i].shape()))
-      throw ShapeError("[load_state] " + full + " is " + to_string(tensor.type()) +
-                       " but the parameter has the shape " + to_string(parameters_[i].shape()));
-    slots_[i].tensors[name] = own_copy(tensor, working(parameters_[i].dtype()));
+  Loaded loaded = checked_state(state);
+  for (auto [i, step] : loaded.steps) slots_[i].step = step;
+  for (auto& [i, name, tensor] : loaded.tensors) {
+    slots_[i].tensors[name] = tensor;
     slots_[i].loaded = true;
   }
+  if (loaded.number) step_number_ = *loaded.number;
 }
 
 std::vector<nn::Parameter> parameters_of(const std::vector<Tensor>& tensors) {

@@ -2,12 +2,15 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <cleave/core/tensor.h>
 #include <cleave/nn/parameter.h>
+#include <cleave/optim/schedule.h>
 
 namespace cleave::optim {
 
@@ -16,9 +19,11 @@ template <class Options>
 struct Group {
   std::vector<nn::Parameter> parameters;
   Options options = {};
+  std::optional<Schedule> schedule{};  ///< multiplies this group's lr, by `Optimizer::step_number()`
 };
 
-/// One tensor of an optimizer's state, e.g. {"up.weight.exp_avg", ...}; "up.weight.step" is a scalar i64.
+/// One tensor of an optimizer's state, e.g. {"up.weight.exp_avg", ...}; "up.weight.step" is a scalar i64, as is
+/// "optimizer.step" (`step_number()`), which is there if a group has a schedule.
 using NamedTensor = std::pair<std::string, Tensor>;
 
 /// Common to all optimizers. Each rank updates the blocks it holds: state is split as the plan says
@@ -42,10 +47,18 @@ class Optimizer {
   void set_lr_factor(double factor) { lr_factor_ = factor; }
   double lr_factor() const { return lr_factor_; }
 
+  /// Number of the next step, from 0: where the groups' schedules are. `step()` adds one, whether or not there were
+  /// gradients.
+  int64_t step_number() const { return step_number_; }
+  /// Throws ValueError for a negative number.
+  void set_step(int64_t number);
+
   /// All state by name, for checkpoints; empty before the first step. Tensors are the optimizer's own.
   std::vector<NamedTensor> state() const;
-  /// Takes such state in any order, also from another layout or mesh; it moves at the next step. Plain tensors are
-  /// values that all ranks hold. Throws ValueError for a name that no parameter has, ShapeError for another shape.
+  /// Takes such state in any order, also from another layout or mesh, also before the first step; it moves at the next
+  /// step. Plain tensors are values that all ranks hold. Throws ValueError for a name that no parameter has, one given
+  /// twice, or a negative step, ShapeError for another shape, DTypeError for a step that is no integer or other state
+  /// that is not floating; then nothing has changed.
   void load_state(const std::vector<NamedTensor>& state);
 
  protected:
@@ -56,14 +69,24 @@ class Optimizer {
   struct Update {
     size_t index;  ///< in parameters()
     Tensor value, gradient;
-    int64_t step;  ///< from 1, by parameter
+    int64_t step;                    ///< from 1, by parameter
+    const dist::LayoutData* layout;  ///< of which the blocks are; null: they are the whole
   };
   /// Changes update.value in place.
   virtual void update(const Update& update) = 0;
+  /// Whether `update_all` is to see the updates of a step together, to share collectives among them; `update` is then
+  /// never called. All values that are about to change are kept until it returns.
+  virtual bool together() const { return false; }
+  virtual void update_all(std::span<const Update> updates);
   /// Names of the state tensors that `update` keeps.
   virtual std::vector<std::string> state_names() const = 0;
-  /// This rank's block of a state tensor; zeros at first.
-  Tensor state_block(const Update& update, const char* name);
+  /// The dims of a parameter (bit mask) that this state has as size 1, being a sum over them.
+  virtual uint32_t summed_dims(const std::string& name, const Shape& parameter) const;
+  /// This rank's block of a state tensor, split as the blocks of the update except in summed dims; filled with
+  /// `initial` at first.
+  Tensor state_block(const Update& update, const char* name, double initial = 0);
+  /// Whether a schedule uses `step_number()`, which makes it state.
+  virtual bool scheduled() const { return false; }
 
  private:
   struct Slot {
@@ -74,17 +97,26 @@ class Optimizer {
     uint32_t version = 0;
     bool loaded = false;  // state came from load_state since
   };
-  void update_one(size_t index);
+  struct Work {
+    Update update;
+    Tensor stored, target;  ///< target: what the update writes, under update.layout
+    bool direct;            ///< the layouts of the two are one
+  };
+  struct Loaded;
+  Work begin_update(size_t index);
+  void end_update(Work& work);
   void bring_back();
   void note_update(size_t index);
   Tensor master(Slot& slot, const Tensor& stored, const Tensor& owned);
+  Loaded checked_state(const std::vector<NamedTensor>& state) const;
+  size_t owner_of(const std::string& full, const std::string& name) const;
 
   std::vector<nn::Parameter> parameters_;
   std::vector<std::string> names_;
   std::vector<Slot> slots_;
   double lr_factor_ = 1.0;
   std::vector<std::pair<size_t, Tensor>> updated_;  // by their owners, during a step
-  const dist::LayoutData* layout_ = nullptr;        // of the blocks of the update under way
+  int64_t step_number_ = 0;
 };
 
 /// Handles for an optimizer of tensors that belong to no module; they get the names "0", "1", ... and require grad.
@@ -104,16 +136,25 @@ class GroupedOptimizer : public Optimizer {
   /// Options may be changed between steps.
   std::vector<Group<Options>>& groups() { return groups_; }
   const std::vector<Group<Options>>& groups() const { return groups_; }
-  /// The first group's lr under the factor: what logs show.
-  double lr() const { return groups_.front().options.lr * lr_factor(); }
+  /// A group's lr at the next step, under its schedule and the factor: of the first one, what logs show.
+  double lr(size_t group = 0) const {
+    const Group<Options>& g = groups_[group];
+    return g.options.lr * lr_factor() * (g.schedule ? (*g.schedule)(step_number()) : 1.0);
+  }
 
  protected:
   explicit GroupedOptimizer(std::vector<Group<Options>> groups) : Optimizer(all(groups)), groups_(std::move(groups)) {
     for (size_t g = 0; g < groups_.size(); ++g) group_of_.insert(group_of_.end(), groups_[g].parameters.size(), g);
   }
   const Options& options(size_t parameter) const { return groups_[group_of_[parameter]].options; }
+  double lr_of(size_t parameter) const { return lr(group_of_[parameter]); }
 
  private:
+  bool scheduled() const override {
+    for (const Group<Options>& g : groups_)
+      if (g.schedule) return true;
+    return false;
+  }
   static std::vector<nn::Parameter> all(const std::vector<Group<Options>>& groups) {
     std::vector<nn::Parameter> out;
     for (const auto& g : groups) out.insert(out.end(), g.parameters.begin(), g.parameters.end());

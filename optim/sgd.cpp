@@ -32,13 +32,13 @@ std::vector<Group<SGDOptions>> checked(std::vector<Group<SGDOptions>> groups) {
 
 }  // namespace
 
-SGD::SGD(const std::vector<nn::Parameter>& p, const SGDOptions& o) : SGD({{p, o}}) {}
+SGD::SGD(const std::vector<nn::Parameter>& p, const SGDOptions& o) : SGD({{p, o, {}}}) {}
 SGD::SGD(const std::vector<Tensor>& tensors, const SGDOptions& o) : SGD(parameters_of(tensors), o) {}
 SGD::SGD(std::vector<Group<SGDOptions>> groups) : GroupedOptimizer(checked(std::move(groups))) {}
 
 void SGD::update(const Update& u) {
   const SGDOptions& o = options(u.index);
-  SgdStep step{o.lr * lr_factor(), o.momentum, o.dampening, o.weight_decay, o.nesterov, u.step == 1};
+  SgdStep step{lr_of(u.index), o.momentum, o.dampening, o.weight_decay, o.nesterov, u.step == 1};
   const View* in[] = {&cleave::detail::elements(u.gradient)};
   Tensor buffer = o.momentum != 0 ? state_block(u, "momentum_buffer") : Tensor();
   const View* out[] = {&cleave::detail::elements(u.value), buffer.defined() ? &buffer.impl()->view : nullptr};

@@ -138,9 +138,10 @@ class Drawing {
     out += fmt::format("<text class=\"label\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
                        (kLeft + kWidth - kRight) / 2, kHeight - 6, escaped(chart_.x_label));
     double middle = (kTop + kHeight - kBottom) / 2;
-    return out + fmt::format("<text class=\"label\" transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">"
-                             "{}{}</text>\n",
-                             middle, escaped(chart_.y_label), y_.logarithmic ? ", logarithmic" : "");
+    return out + fmt::format(
+                     "<text class=\"label\" transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">"
+                     "{}{}</text>\n",
+                     middle, escaped(chart_.y_label), y_.logarithmic ? ", logarithmic" : "");
   }
 
   std::string line(const ChartSeries& s) const {
@@ -169,13 +170,13 @@ class Drawing {
     std::string out;
     for (const auto& m : s.dots)
       if (std::isfinite(m.y))
-        out += fmt::format(
-            "<circle class=\"c{} dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>{}</title></circle>\n", s.color,
-            x_.at(m.x), y_.at(m.y), escaped(m.text));
+        out += fmt::format("<circle class=\"c{} dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>{}</title></circle>\n",
+                           s.color, x_.at(m.x), y_.at(m.y), escaped(m.text));
     for (const auto& m : s.warnings) {
       double y = std::isfinite(m.y) ? y_.at(m.y) : kTop + 6;  // what has no place stands at the top
-      out += fmt::format("<path class=\"warning\" d=\"M{0:.1f} {1:.1f}l10 10m0 -10l-10 10\"><title>{2}</title></path>\n",
-                         x_.at(m.x) - 5, y - 5, escaped(m.text));
+      out +=
+          fmt::format("<path class=\"warning\" d=\"M{0:.1f} {1:.1f}l10 10m0 -10l-10 10\"><title>{2}</title></path>\n",
+                      x_.at(m.x) - 5, y - 5, escaped(m.text));
     }
     return out;
   }

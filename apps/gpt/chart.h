@@ -14,8 +14,8 @@ struct ChartMark {
 /// A line; numbers that are not finite are gaps.
 struct ChartSeries {
   std::string name;
-  int color = 0;           ///< class c0, c1, ... of the page
-  int dash = 0;            ///< 0: a full line; 1, 2, ...: kinds of broken ones
+  int color = 0;  ///< class c0, c1, ... of the page
+  int dash = 0;   ///< 0: a full line; 1, 2, ...: kinds of broken ones
   std::vector<std::pair<double, double>> points;
   std::vector<ChartMark> dots = {};      ///< filled circles on a thin line: numbers taken now and then
   std::vector<ChartMark> warnings = {};  ///< crosses
@@ -24,8 +24,8 @@ struct ChartSeries {
 struct Chart {
   std::string title, x_label, y_label;
   std::vector<ChartSeries> series;
-  bool from_zero = false;   ///< the y axis begins at 0
-  bool logarithmic = false; ///< where all numbers are positive and span more than a factor of 30
+  bool from_zero = false;    ///< the y axis begins at 0
+  bool logarithmic = false;  ///< where all numbers are positive and span more than a factor of 30
 };
 
 /// `&`, `<`, `>` and quotes as entities.

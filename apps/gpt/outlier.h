@@ -6,9 +6,9 @@
 namespace gpt {
 
 struct OutlierOptions {
-  double span = 100;      ///< steps: the weight of a value falls to 1/e^2 in about so many
-  double threshold = 5;   ///< standard deviations above the mean from which a value is an outlier
-  int64_t settled = 20;   ///< values that must have been seen before any is judged
+  double span = 100;     ///< steps: the weight of a value falls to 1/e^2 in about so many
+  double threshold = 5;  ///< standard deviations above the mean from which a value is an outlier
+  int64_t settled = 20;  ///< values that must have been seen before any is judged
 };
 
 /// Judges a series of numbers one by one against the exponentially weighted mean and variance of the values before: at

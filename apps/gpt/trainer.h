@@ -31,8 +31,7 @@ class Trainer {
  public:
   /// Builds the model from options.seed and places it. Throws what `nn::shard` throws for a plan that does not fit.
   /// On Device::Meta nothing is computed: the steps only take and give back memory, which is counted.
-  Trainer(const TrainOptions& options, const Placement& placement,
-          cleave::Device device = cleave::Device::Cpu);
+  Trainer(const TrainOptions& options, const Placement& placement, cleave::Device device = cleave::Device::Cpu);
 
   /// The layout in which the model takes tokens [B, T]; none: plain.
   cleave::dist::Layout token_layout() const;

@@ -136,7 +136,7 @@ class Walker {
 /// operands a block is as long as it can be.
 class Blocks {
  public:
-  static constexpr int kIn = 4, kOut = 3;
+  static constexpr int kIn = 5, kOut = 4;
 
   /// Walks the shape of `lead` in the order of its memory.
   Blocks(const View& lead, Compute type) : space_(lead), type_(type) {}

@@ -32,4 +32,43 @@ void sgd(const View& param, const View& grad, const View* buffer, const SgdStep&
       [&](int64_t, int64_t n, const void* const* in, void* const* out) { run(in, out, n, step, buffer != nullptr); });
 }
 
+namespace {
+
+// One pass over the parameter, its gradient and its state; all but the gradient are written.
+template <class Step>
+void update(const View& param, const View& grad, std::initializer_list<const View*> state,
+            void (*f32)(const void* const*, void* const*, int64_t, const Step&),
+            void (*f64)(const void* const*, void* const*, int64_t, const Step&), const Step& step) {
+  Compute type = (*state.begin())->dtype == DType::f64 ? Compute::f64 : Compute::f32;
+  auto run = type == Compute::f64 ? f64 : f32;
+  Blocks blocks(param, type);
+  blocks.in(param);
+  blocks.in(grad);
+  blocks.out(param);
+  for (const View* view : state) {
+    if (!view) continue;
+    blocks.in(*view);
+    blocks.out(*view);
+  }
+  blocks.run([&](int64_t, int64_t n, const void* const* in, void* const* out) { run(in, out, n, step); });
+}
+
+}  // namespace
+
+void adagrad(const View& param, const View& grad, const View& sum, const AdagradStep& step) {
+  const OptimizerLoops& loops = CLEAVE_PICK(optimizer_loops);
+  update(param, grad, {&sum}, loops.adagrad_f32, loops.adagrad_f64, step);
+}
+
+void rmsprop(const View& param, const View& grad, const View& square, const View* mean, const View* buffer,
+             const RmsPropStep& step) {
+  const OptimizerLoops& loops = CLEAVE_PICK(optimizer_loops);
+  update(param, grad, {&square, mean, buffer}, loops.rmsprop_f32, loops.rmsprop_f64, step);
+}
+
+void lion(const View& param, const View& grad, const View& m, const LionStep& step) {
+  const OptimizerLoops& loops = CLEAVE_PICK(optimizer_loops);
+  update(param, grad, {&m}, loops.lion_f32, loops.lion_f64, step);
+}
+
 }  // namespace cleave::cpu

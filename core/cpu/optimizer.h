@@ -25,4 +25,27 @@ struct SgdStep {
 /// `buffer` is null without momentum.
 void sgd(const View& param, const View& grad, const View* buffer, const SgdStep& step);
 
+/// g has decay*w added; sum += g^2; w -= lr * g / (sqrt(sum) + eps).
+struct AdagradStep {
+  double lr, eps, decay;
+};
+void adagrad(const View& param, const View& grad, const View& sum, const AdagradStep& step);
+
+/// g has decay*w added; square = alpha*square + (1-alpha) g^2; centered: mean likewise of g, and d = square - mean^2,
+/// else d = square; move = g / (sqrt(d) + eps), with momentum: buffer = momentum*buffer + move in its place; w -= lr *
+/// move.
+struct RmsPropStep {
+  double lr, alpha, eps, decay, momentum;
+  bool centered;
+};
+/// `mean` is null unless centered, `buffer` without momentum.
+void rmsprop(const View& param, const View& grad, const View& square, const View* mean, const View* buffer,
+             const RmsPropStep& step);
+
+/// w *= 1 - lr*decay; w -= lr * sign(b1 m + (1-b1) g); m = b2 m + (1-b2) g.
+struct LionStep {
+  double lr, beta1, beta2, decay;
+};
+void lion(const View& param, const View& grad, const View& m, const LionStep& step);
+
 }  // namespace cleave::cpu

@@ -94,8 +94,9 @@ std::string MemoryLog::name_of(const Block& b, MemoryKind kind) const {
   auto text = [&](int32_t at, const char* none) { return at < 0 ? none : texts_[static_cast<size_t>(at)]; };
   switch (kind) {
     case MemoryKind::saved:
-      return b.module < 0 ? "(outside modules)" : b.module >= 0 && text(b.module, "").empty() ? "(the model itself)"
-                                                                                               : text(b.module, "");
+      return b.module < 0                                  ? "(outside modules)"
+             : b.module >= 0 && text(b.module, "").empty() ? "(the model itself)"
+                                                           : text(b.module, "");
     case MemoryKind::communication:
       return b.gathered ? "gathered parameters" : b.phase < 0 ? "forward" : text(b.phase_name, "");
     case MemoryKind::working:

@@ -17,8 +17,8 @@ class MemoryLog : public Observer, public AllocationObserver {
  public:
   struct Block {
     int64_t bytes;
-    int64_t born, died = -1;         // moments; -1: still there
-    int32_t phase;                   // number of the outermost phase then; -1: none
+    int64_t born, died = -1;           // moments; -1: still there
+    int32_t phase;                     // number of the outermost phase then; -1: none
     int32_t phase_name, module, what;  // texts; -1: none
     MemoryUse use;
     bool gathered;  // a parameter in its use layout

@@ -75,15 +75,15 @@ void check(const TrainOptions& o, int ranks) {
 
 TEST_CASE("the planned peak is the allocator's within 1 percent") {
   TemporaryFolder folder;
-  std::string stored = folder.write(
-      "stored.toml", "[parameter]\n\"**.weight\" = \"dp, ... => ...\"\n[forward]\ninput = [\"dp, -\"]\n");
+  std::string stored =
+      folder.write("stored.toml", "[parameter]\n\"**.weight\" = \"dp, ... => ...\"\n[forward]\ninput = [\"dp, -\"]\n");
   struct Place {
     int ranks;
     std::string mesh, plan;
   };
-  const Place places[] = {{1, "", ""},           {2, "tp=2", "tp"},      {2, "dp=2", "dp"},
-                          {2, "tp=2", "tp_sp"},  {2, "dp=2", stored},    {4, "dp=2,tp=2", "dp_tp_sp"},
-                          {4, "tp=4", "tp"},     {4, "dp=4", stored}};
+  const Place places[] = {{1, "", ""},          {2, "tp=2", "tp"},   {2, "dp=2", "dp"},
+                          {2, "tp=2", "tp_sp"}, {2, "dp=2", stored}, {4, "dp=2,tp=2", "dp_tp_sp"},
+                          {4, "tp=4", "tp"},    {4, "dp=4", stored}};
   for (const Place& p : places)
     for (DType dtype : {DType::f32, DType::bf16})
       for (double dropout : {0.0, 0.1}) {

@@ -208,7 +208,88 @@ def optimizers():
             write(f"p{step}", p)
 
 
-for group in (unary, binary, reductions, products, rows, indexing, losses, linear_losses, attention, rotary, optimizers):
+class Written(torch.optim.Optimizer):
+    """Papers' formulas, parameter by parameter, where PyTorch has no such optimizer or computes in 16 bits."""
+
+    def __init__(self, p, rule):
+        super().__init__(p, {})
+        self.rule = rule
+
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            s = self.state[p]
+            s["t"] = s.get("t", 0) + 1
+            self.rule(p, p.grad, s)
+
+
+def lion(w, g, s, lr=0.01, b1=0.8, b2=0.95, decay=0.1):
+    m = s.get("m", torch.zeros_like(w))
+    w.sub_(lr * (torch.sign(b1 * m + (1 - b1) * g) + decay * w))
+    s["m"] = b2 * m + (1 - b2) * g
+
+
+def lamb(w, g, s, lr=0.1, b1=0.8, b2=0.95, eps=1e-6, decay=0.1):
+    s["m"] = b1 * s.get("m", 0) + (1 - b1) * g
+    s["v"] = b2 * s.get("v", 0) + (1 - b2) * g * g
+    r = (s["m"] / (1 - b1 ** s["t"])) / ((s["v"] / (1 - b2 ** s["t"])).sqrt() + eps) + decay * w
+    w.sub_(lr * w.norm() / r.norm() * r)
+
+
+def adafactor(w, g, s, b1=0.9, d=0.5):
+    b2 = 1 - s["t"] ** -0.8
+    sq = g * g + 1e-30
+    s["r"] = b2 * s.get("r", 0) + (1 - b2) * sq.mean(-1, keepdim=True)
+    s["c"] = b2 * s.get("c", 0) + (1 - b2) * sq.mean(-2, keepdim=True)
+    u = g / (s["r"] @ s["c"] / s["r"].mean(-2, keepdim=True)).sqrt()
+    u = u / max(1.0, (u * u).mean().sqrt().item() / d)
+    s["m"] = b1 * s.get("m", 0) + (1 - b1) * u
+    w.sub_(max(1e-3, (w * w).mean().sqrt().item()) * min(1e-2, s["t"] ** -0.5) * s["m"])
+
+
+def muon(w, g, s, lr=0.02, mu=0.9, decay=0.1):
+    s["b"] = mu * s.get("b", 0) + g
+    x = g + mu * s["b"]
+    tall = x.shape[0] > x.shape[1]
+    x = x.T if tall else x
+    x = x / x.norm()
+    for _ in range(5):
+        a = x @ x.T
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    w.mul_(1 - lr * decay).sub_(lr * max(1, w.shape[0] / w.shape[1]) ** 0.5 * (x.T if tall else x))
+
+
+def more_optimizers():
+    """As `optimizers`, for parameters of several shapes."""
+    kinds = {
+        "adagrad": (lambda p: torch.optim.Adagrad(p, lr=0.1, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.5), (2, 3)),
+        "rmsprop": (lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, weight_decay=0.1), (2, 3)),
+        "rmsprop_momentum": (lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.9), (2, 3)),
+        "rmsprop_centered": (lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.5, centered=True), (2, 3)),
+        "rmsprop_both": (lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.5, momentum=0.9, centered=True), (2, 3)),
+        "adafactor": (lambda p: torch.optim.Adafactor(p, lr=0.01, eps=(1e-30, 1e-3), weight_decay=0.1), (3, 4)),
+        "adafactor_batch": (lambda p: torch.optim.Adafactor(p, lr=0.8, eps=(1e-30, 1e-3)), (2, 3, 4)),
+        "adafactor_vector": (lambda p: torch.optim.Adafactor(p, lr=0.01, eps=(1e-30, 1e-3)), (5,)),
+        "adafactor_momentum": (lambda p: Written(p, adafactor), (3, 4)),
+        "lion": (lambda p: Written(p, lion), (2, 3)),
+        "lamb": (lambda p: Written(p, lamb), (2, 3)),
+        "muon_wide": (lambda p: Written(p, muon), (3, 5)),
+        "muon_tall": (lambda p: Written(p, muon), (5, 3)),
+    }
+    for name, (make, shape) in kinds.items():
+        p = normal(*shape).detach().requires_grad_()
+        opt = make([p])
+        lines.append(f"case optim_{name}")
+        write("p0", p)
+        for step in range(1, 6):
+            g = normal(*shape).detach()
+            write(f"g{step}", g)
+            p.grad = g
+            opt.step()
+            write(f"p{step}", p)
+
+
+for group in (unary, binary, reductions, products, rows, indexing, losses, linear_losses, attention, rotary, optimizers, more_optimizers):
     group()
 head = f"# Made by make_goldens.py with Python {sys.version.split()[0]}, PyTorch {torch.__version__}, NumPy {np.__version__}."
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "goldens.txt")

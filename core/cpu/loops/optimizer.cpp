@@ -48,8 +48,80 @@ void sgd(const void* const* in, void* const* out, int64_t n, const SgdStep& s, b
   }
 }
 
+template <class T>
+void adagrad(const void* const* in, void* const* out, int64_t n, const AdagradStep& step) {
+  const T *w = static_cast<const T*>(in[0]), *g = static_cast<const T*>(in[1]), *s = static_cast<const T*>(in[2]);
+  T *w_out = static_cast<T*>(out[0]), *s_out = static_cast<T*>(out[1]);
+  T lr = static_cast<T>(step.lr), eps = static_cast<T>(step.eps), decay = static_cast<T>(step.decay);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    T gi = g[i] + decay * w[i];
+    T si = s[i] + gi * gi;
+    w_out[i] = w[i] - lr * gi / (math::sqrt(si) + eps);
+    s_out[i] = si;
+  }
+}
+
+template <class T, bool kCentered, bool kMomentum>
+void rmsprop_as(const void* const* in, void* const* out, int64_t n, const RmsPropStep& step) {
+  constexpr int kBuffer = kCentered ? 4 : 3;  // among the inputs
+  const T *w = static_cast<const T*>(in[0]), *g = static_cast<const T*>(in[1]), *v = static_cast<const T*>(in[2]);
+  const T* mean = kCentered ? static_cast<const T*>(in[3]) : nullptr;
+  const T* buffer = kMomentum ? static_cast<const T*>(in[kBuffer]) : nullptr;
+  T *w_out = static_cast<T*>(out[0]), *v_out = static_cast<T*>(out[1]);
+  T* mean_out = kCentered ? static_cast<T*>(out[2]) : nullptr;
+  T* buffer_out = kMomentum ? static_cast<T*>(out[kBuffer - 1]) : nullptr;
+  T lr = static_cast<T>(step.lr), eps = static_cast<T>(step.eps), decay = static_cast<T>(step.decay);
+  T kept = static_cast<T>(step.alpha), added = static_cast<T>(1 - step.alpha);
+  T momentum = static_cast<T>(step.momentum);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    T gi = g[i] + decay * w[i];
+    T vi = kept * v[i] + added * gi * gi;
+    T spread = vi;
+    if constexpr (kCentered) {
+      T mi = mean[i] + added * (gi - mean[i]);
+      spread = vi - mi * mi;
+      mean_out[i] = mi;
+    }
+    T move = gi / (math::sqrt(spread) + eps);
+    if constexpr (kMomentum) {
+      move = momentum * buffer[i] + move;
+      buffer_out[i] = move;
+    }
+    w_out[i] = w[i] - lr * move;
+    v_out[i] = vi;
+  }
+}
+
+template <class T>
+void rmsprop(const void* const* in, void* const* out, int64_t n, const RmsPropStep& step) {
+  bool momentum = step.momentum != 0;
+  auto run = step.centered ? (momentum ? rmsprop_as<T, true, true> : rmsprop_as<T, true, false>)
+                           : (momentum ? rmsprop_as<T, false, true> : rmsprop_as<T, false, false>);
+  run(in, out, n, step);
+}
+
+template <class T>
+void lion(const void* const* in, void* const* out, int64_t n, const LionStep& step) {
+  const T *w = static_cast<const T*>(in[0]), *g = static_cast<const T*>(in[1]), *m = static_cast<const T*>(in[2]);
+  T *w_out = static_cast<T*>(out[0]), *m_out = static_cast<T*>(out[1]);
+  T lr = static_cast<T>(step.lr), kept = static_cast<T>(1 - step.lr * step.decay);
+  T b1 = static_cast<T>(step.beta1), a1 = static_cast<T>(1 - step.beta1);
+  T b2 = static_cast<T>(step.beta2), a2 = static_cast<T>(1 - step.beta2);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    T c = b1 * m[i] + a1 * g[i];
+    T sign = c != c ? c : static_cast<T>(c > 0) - static_cast<T>(c < 0);  // NaN stays seen
+    w_out[i] = kept * w[i] - lr * sign;
+    m_out[i] = b2 * m[i] + a2 * g[i];
+  }
+}
+
 }  // namespace
 
-constinit const OptimizerLoops optimizer_loops = {adam<float>, adam<double>, sgd<float>, sgd<double>};
+constinit const OptimizerLoops optimizer_loops = {adam<float>,    adam<double>,    sgd<float>,     sgd<double>,
+                                                  adagrad<float>, adagrad<double>, rmsprop<float>, rmsprop<double>,
+                                                  lion<float>,    lion<double>};
 
 }  // namespace cleave::cpu::CLEAVE_ISA

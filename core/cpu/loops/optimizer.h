@@ -13,6 +13,15 @@ struct OptimizerLoops {
   /// in: param, grad, and buffer if there is one; out: param, and buffer.
   void (*sgd_f32)(const void* const* in, void* const* out, int64_t n, const SgdStep& step, bool buffer);
   void (*sgd_f64)(const void* const* in, void* const* out, int64_t n, const SgdStep& step, bool buffer);
+  /// in: param, grad, sum; out: param, sum.
+  void (*adagrad_f32)(const void* const* in, void* const* out, int64_t n, const AdagradStep& step);
+  void (*adagrad_f64)(const void* const* in, void* const* out, int64_t n, const AdagradStep& step);
+  /// in: param, grad, mean square, and if there are: mean, buffer; out: the same without grad.
+  void (*rmsprop_f32)(const void* const* in, void* const* out, int64_t n, const RmsPropStep& step);
+  void (*rmsprop_f64)(const void* const* in, void* const* out, int64_t n, const RmsPropStep& step);
+  /// in: param, grad, m; out: param, m.
+  void (*lion_f32)(const void* const* in, void* const* out, int64_t n, const LionStep& step);
+  void (*lion_f64)(const void* const* in, void* const* out, int64_t n, const LionStep& step);
 };
 
 CLEAVE_EACH_ISA(extern const OptimizerLoops optimizer_loops)

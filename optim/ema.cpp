@@ -1,0 +1,121 @@
+#include <cleave/autograd/grad_mode.h>
+#include <cleave/core/primitives.h>
+#include <cleave/ops/binary.h>
+#include <cleave/ops/host.h>
+#include <cleave/ops/inplace.h>
+#include <cleave/optim/ema.h>
+#include <cleave/optim/internal/options.h>
+#include <cleave/optim/internal/owned.h>
+
+#include <algorithm>
+#include <map>
+
+namespace cleave::optim {
+
+namespace {
+
+// Writes this rank's block; whoever saved the parameter sees a new version.
+void write(const Tensor& to, const Tensor& from) {
+  if (to.impl()->absent) return;
+  cleave::detail::copy_view(to.device(), cleave::detail::elements(from), cleave::detail::elements(to));
+  to.bump_version();
+}
+
+}  // namespace
+
+EMA::EMA(std::vector<nn::Parameter> parameters, const EMAOptions& options)
+    : parameters_(std::move(parameters)), options_(options) {
+  if (parameters_.empty()) throw ValueError("[ema] there are no parameters to average");
+  detail::require_fraction("ema", "decay", options.decay);
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    names_.push_back(parameters_[i].name().empty() ? std::to_string(i) : parameters_[i].name());
+  averages_.resize(parameters_.size());
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (!parameters_[i].is_deferred()) follow(i);
+}
+
+// The average, made if there is none, in the layout that its parameter has now.
+void EMA::follow(size_t i) {
+  const Tensor& stored = parameters_[i].tensor();
+  DType dtype = detail::working(stored.dtype());
+  Tensor& average = averages_[i];
+  if (!average.defined())
+    average = detail::own_copy(stored, dtype);
+  else if (average.impl()->layout != stored.impl()->layout)
+    average = detail::own_copy(detail::in_layout(average, stored.impl()->layout), dtype);
+}
+
+void EMA::update() {
+  NoGrad off;
+  if (swapped()) throw ValueError("[ema] update() while the averages are in the parameters' places; swap() first");
+  auto t = static_cast<double>(updates_);
+  double decay = options_.warmup ? std::min(options_.decay, (1 + t) / (10 + t)) : options_.decay;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    follow(i);
+    const Tensor& stored = parameters_[i].tensor();
+    if (stored.impl()->absent) continue;
+    Tensor average = averages_[i].local();
+    add_(average, cleave::detail::dense_copy(stored.local(), average.dtype()) - average, 1 - decay);
+  }
+  ++updates_;
+}
+
+void EMA::swap() {
+  NoGrad off;
+  if (swapped()) {
+    for (size_t i = 0; i < parameters_.size(); ++i) write(parameters_[i].tensor(), own_[i]);
+    own_.clear();
+    return;
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) follow(i);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& stored = parameters_[i].tensor();
+    own_.push_back(detail::own_copy(stored, stored.dtype()));
+    write(stored, averages_[i]);
+  }
+}
+
+std::vector<NamedTensor> EMA::state() const {
+  std::vector<NamedTensor> out;
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (averages_[i].defined()) out.emplace_back(names_[i] + ".average", averages_[i]);
+  Tensor count = cleave::detail::make_tensor({}, DType::i64, Device::Cpu);
+  *count.data<int64_t>() = updates_;
+  out.emplace_back("ema.updates", count);
+  return out;
+}
+
+void EMA::load_state(const std::vector<NamedTensor>& state) {
+  NoGrad off;
+  if (swapped()) throw ValueError("[ema] load_state() while swapped; swap() first");
+  std::map<std::string, Tensor> given;
+  for (const auto& [name, tensor] : state)
+    if (!given.emplace(name, tensor).second) throw ValueError("[load_state] \"" + name + "\" is given twice");
+  auto take = [&](const std::string& name, const Shape& shape) {
+    auto it = given.find(name);
+    if (it == given.end()) throw ValueError("[load_state] \"" + name + "\" is missing");
+    Tensor tensor = it->second;
+    given.erase(it);
+    if (!(tensor.shape() == shape))
+      throw ShapeError("[load_state] " + name + " is " + to_string(tensor.type()) + " but must have the shape " +
+                       to_string(shape));
+    return tensor;
+  };
+  std::vector<Tensor> averages;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    Tensor tensor = take(names_[i] + ".average", parameters_[i].shape());
+    if (!is_floating(tensor.dtype()))
+      throw DTypeError("[load_state] " + names_[i] + ".average is " + to_string(tensor.type()) +
+                       " and must be floating");
+    averages.push_back(tensor);
+  }
+  auto updates = item<int64_t>(take("ema.updates", {}));
+  if (updates < 0) throw ValueError("[load_state] ema.updates is " + std::to_string(updates));
+  if (!given.empty())
+    throw ValueError("[load_state] \"" + given.begin()->first + "\" is not \"<parameter>.average\" of this average");
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    averages_[i] = detail::own_copy(averages[i], detail::working(parameters_[i].dtype()));
+  updates_ = updates;
+}
+
+}  // namespace cleave::optim

@@ -1,0 +1,70 @@
+#include <cleave/core/primitives.h>
+#include <cleave/ops/binary.h>
+#include <cleave/ops/inplace.h>
+#include <cleave/ops/unary.h>
+#include <cleave/optim/internal/global_sums.h>
+#include <cleave/optim/internal/options.h>
+#include <cleave/optim/lamb.h>
+
+#include <cmath>
+
+namespace cleave::optim {
+
+namespace {
+
+std::vector<Group<LAMBOptions>> checked(std::vector<Group<LAMBOptions>> groups) {
+  for (const auto& g : groups) {
+    const LAMBOptions& o = g.options;
+    detail::require_positive_or_zero("lamb", "lr", o.lr);
+    detail::require_fraction("lamb", "beta1", o.beta1);
+    detail::require_fraction("lamb", "beta2", o.beta2);
+    detail::require_positive_or_zero("lamb", "eps", o.eps);
+    detail::require_positive_or_zero("lamb", "weight_decay", o.weight_decay);
+  }
+  return groups;
+}
+
+// The step before it is scaled; the moments move on.
+Tensor direction(const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v, const LAMBOptions& o, int64_t t) {
+  mul_(m, o.beta1);
+  add_(m, g, 1 - o.beta1);
+  mul_(v, o.beta2);
+  add_(v, square(g), 1 - o.beta2);
+  auto n = static_cast<double>(t);
+  double c1 = o.bias_correction ? 1 - std::pow(o.beta1, n) : 1, c2 = o.bias_correction ? 1 - std::pow(o.beta2, n) : 1;
+  Tensor r = (m / c1) / (sqrt(v / c2) + o.eps);
+  if (o.weight_decay != 0) add_(r, w, o.weight_decay);
+  return r;
+}
+
+}  // namespace
+
+LAMB::LAMB(const std::vector<nn::Parameter>& p, const LAMBOptions& o) : LAMB({{p, o, {}}}) {}
+LAMB::LAMB(const std::vector<Tensor>& tensors, const LAMBOptions& o) : LAMB(parameters_of(tensors), o) {}
+LAMB::LAMB(std::vector<Group<LAMBOptions>> groups) : GroupedOptimizer(checked(std::move(groups))) {}
+
+void LAMB::update(const Update& u) { update_all({&u, 1}); }
+
+void LAMB::update_all(std::span<const Update> updates) {
+  struct Step {
+    Tensor r, weight, length;  // sums of squares
+  };
+  std::vector<Step> steps;
+  detail::GlobalSums sums;
+  for (const Update& u : updates) {
+    Tensor g = cleave::detail::dense_copy(u.gradient, u.value.dtype());
+    Tensor r = direction(u.value, g, state_block(u, "exp_avg"), state_block(u, "exp_avg_sq"), options(u.index), u.step);
+    steps.push_back(
+        {r, sums.add(cpu::Reduce::sum_square, u.value, u.layout), sums.add(cpu::Reduce::sum_square, r, u.layout)});
+  }
+  sums.finish("lamb");
+  for (size_t i = 0; i < updates.size(); ++i) {
+    double w = detail::GlobalSums::value(steps[i].weight), r = detail::GlobalSums::value(steps[i].length);
+    double trust = w != 0 && r != 0 ? std::sqrt(w) / std::sqrt(r) : 1;
+    add_(updates[i].value, steps[i].r, -lr_of(updates[i].index) * trust);
+  }
+}
+
+std::vector<std::string> LAMB::state_names() const { return {"exp_avg", "exp_avg_sq"}; }
+
+}  // namespace cleave::optim

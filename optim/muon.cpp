@@ -1,0 +1,100 @@
+#include <cleave/autograd/redistribute.h>
+#include <cleave/core/primitives.h>
+#include <cleave/dist/mesh_state.h>
+#include <cleave/dist/redistribution.h>
+#include <cleave/ops/binary.h>
+#include <cleave/ops/inplace.h>
+#include <cleave/ops/matmul.h>
+#include <cleave/ops/view.h>
+#include <cleave/optim/internal/adam_update.h>
+#include <cleave/optim/internal/global_sums.h>
+#include <cleave/optim/internal/options.h>
+#include <cleave/optim/muon.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace cleave::optim {
+
+namespace {
+
+std::vector<Group<MuonOptions>> checked(std::vector<Group<MuonOptions>> groups) {
+  for (const auto& g : groups) {
+    const MuonOptions& o = g.options;
+    detail::require_positive_or_zero("muon", "lr", o.lr);
+    detail::require_fraction("muon", "momentum", o.momentum);
+    detail::require_positive_or_zero("muon", "weight_decay", o.weight_decay);
+    detail::require_positive_or_zero("muon", "eps", o.eps);
+    detail::require(o.steps >= 1 && o.steps < 100, "muon", "steps", o.steps, "be from 1 to 99");
+    if (o.rest) detail::check_adam("muon", *o.rest);
+    for (const nn::Parameter& p : g.parameters)
+      if (!o.rest && (!o.orthogonal || p.shape().rank() != 2))
+        throw ShapeError("[muon] parameter " + p.name() + " is " + to_string(p.shape()) +
+                         (o.orthogonal ? " and no matrix" : " in a group with `orthogonal` off") +
+                         "; set `rest` to options of AdamW for such, or give them to an optimizer of their own");
+  }
+  return groups;
+}
+
+double adjusted(const MuonOptions& o, const Shape& shape) {
+  auto m = static_cast<double>(shape[0]), n = static_cast<double>(shape[1]);
+  return o.scale == MuonScale::match_adamw ? 0.2 * std::sqrt(std::max(m, n)) : std::sqrt(std::max(1.0, m / n));
+}
+
+Tensor orthogonalized(const Tensor& u, const MuonOptions& o) {
+  bool tall = u.shape()[0] > u.shape()[1];
+  Tensor x = cleave::detail::dense_copy(tall ? transpose(u, 0, 1) : u, u.dtype());
+  detail::GlobalSums sums;
+  double norm = std::sqrt(detail::GlobalSums::value(sums.add(cpu::Reduce::sum_square, x, nullptr)));
+  mul_(x, 1 / std::max(norm, o.eps));
+  for (int k = 0; k < o.steps; ++k) {
+    Tensor gram = matmul(x, transpose(x, 0, 1));
+    x = x * o.a + matmul(gram * o.b + matmul(gram, gram) * o.c, x);
+  }
+  return tall ? transpose(x, 0, 1) : x;
+}
+
+// This rank's block of what f makes of the whole matrix.
+template <class F>
+Tensor on_whole(const Tensor& block, const Shape& global, const dist::LayoutData* layout, F f) {
+  if (!layout || !layout->split()) return f(block);
+  Tensor x = cleave::detail::make_view(block, cleave::detail::elements(block), global, layout);
+  const dist::LayoutData* whole = dist::Layout(layout).mesh().replicated(2).data();
+  Tensor y = f(dist::redistribute_data(x, whole, "muon").local());
+  dist::Box box = dist::local_box(global, *layout);
+  View part = cleave::detail::sub_view(y.impl()->view, box.offset, box.shape);
+  return cleave::detail::make_view(y, part, part.shape, nullptr);
+}
+
+}  // namespace
+
+Muon::Muon(const std::vector<nn::Parameter>& p, const MuonOptions& o) : Muon({{p, o, {}}}) {}
+Muon::Muon(const std::vector<Tensor>& tensors, const MuonOptions& o) : Muon(parameters_of(tensors), o) {}
+Muon::Muon(std::vector<Group<MuonOptions>> groups) : GroupedOptimizer(checked(std::move(groups))) {}
+
+void Muon::update(const Update& u) {
+  const MuonOptions& o = options(u.index);
+  const Shape& shape = parameters()[u.index].shape();
+  if (!o.orthogonal || shape.rank() != 2) return update_rest(u);
+  Tensor g = cleave::detail::dense_copy(u.gradient, u.value.dtype());
+  Tensor momentum = state_block(u, "momentum_buffer");
+  mul_(momentum, o.momentum);
+  add_(momentum, g);
+  if (numel(shape) == 0) return;
+  Tensor step = o.nesterov ? g + momentum * o.momentum : momentum;
+  step = on_whole(step, shape, u.layout, [&](const Tensor& whole) { return orthogonalized(whole, o); });
+  double lr = lr_of(u.index);
+  mul_(u.value, 1 - lr * o.weight_decay);
+  add_(u.value, step, -lr * adjusted(o, shape));
+}
+
+void Muon::update_rest(const Update& u) {
+  const MuonOptions& o = options(u.index);
+  double factor = o.lr == 0 ? 0 : lr_of(u.index) / o.lr;  // of schedules
+  detail::update_adam(u.value, u.gradient, state_block(u, "exp_avg"), state_block(u, "exp_avg_sq"),
+                      detail::adam_step(*o.rest, o.rest->lr * factor, u.step, true));
+}
+
+std::vector<std::string> Muon::state_names() const { return {"momentum_buffer", "exp_avg", "exp_avg_sq"}; }
+
+}  // namespace cleave::optim

@@ -224,7 +224,8 @@ extern const OpDef linear_cross_entropy_terms{.name = "linear_cross_entropy",
                                               .decompose = decompose,
                                               .cost = cost,
                                               .backward_cost = backward_cost,
-                                              .samples = samples};
+                                              .samples = samples,
+                                              .precision = Precision::low};
 
 }  // namespace ops
 

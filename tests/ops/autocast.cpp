@@ -21,7 +21,8 @@ TEST_CASE("products run in 16 bits, sums and exponentials in f32, mixed ones in 
     Tensor x = f32({4, 6}, 1), w = f32({3, 6}, 2), h = cast(x, low);
     CHECK(matmul(x, transpose(w, 0, 1)).dtype() == low);
     CHECK(linear(x, w).dtype() == low);
-    CHECK(scaled_dot_product_attention(x, x, x).dtype() == low);
+    Tensor q = f32({2, 4, 6}, 4);
+    CHECK(scaled_dot_product_attention(q, q, q).dtype() == low);
     CHECK(relu(h).dtype() == low);
     CHECK(relu(x).dtype() == DType::f32);
     for (const Tensor& y : {softmax(h, -1), exp(h), sum(h), mean(h), rms_norm(h, {6}), layer_norm(h, {6}, f32({6}, 3)),

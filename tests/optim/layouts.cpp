@@ -20,7 +20,7 @@ Make make(const Options& options) {
 }
 
 const std::map<std::string, Make> kOptimizers{
-    {"SGD", make<optim::SGD>(optim::SGDOptions{.lr = 0.01, .momentum = 0.9})},
+    {"SGD", make<optim::SGD>(optim::SGDOptions{.lr = 1e-3, .momentum = 0.9})},
     {"AdamW", make<optim::AdamW>(optim::AdamWOptions{.lr = 0.01})},
     {"Adagrad", make<optim::Adagrad>(optim::AdagradOptions{})},
     {"RMSProp", make<optim::RMSProp>(optim::RMSPropOptions{.lr = 1e-3, .momentum = 0.9, .centered = true})},

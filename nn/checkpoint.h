@@ -2,16 +2,17 @@
 // other reader of the format opens them.
 //
 //   step-00000100/
-//     model.safetensors       or model-00001-of-00003.safetensors, ... and model.safetensors.index.json (as Hugging Face)
-//     optimizer.safetensors   one for each further group
-//     state.json              values: step, schedule, random numbers, position in the data
-//     manifest.json           sizes, and the XXH3 (64 bits) of every file and every chunk of every tensor
+//     model.safetensors       or model-00001-of-00003.safetensors, ... and model.safetensors.index.json (as Hugging
+//     Face) optimizer.safetensors   one for each further group state.json              values: step, schedule, random
+//     numbers, position in the data manifest.json           sizes, and the XXH3 (64 bits) of every file and every chunk
+//     of every tensor
 //
 // The bytes do not depend on the mesh that saved them. A tensor's chunks are `chunk_bytes` long (the last is shorter),
 // counted in its own row-major bytes; its `xxh3` is that of its chunks' digests in order, 8 bytes each, little-endian.
 //
 // All functions here are collective: every rank of the program calls them with tensors of the same names and types, and
-// an error on one rank (a full disk, say) is thrown alike on all. Ranks outside a tensor's mesh take part with its type.
+// an error on one rank (a full disk, say) is thrown alike on all. Ranks outside a tensor's mesh take part with its
+// type.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -50,7 +51,7 @@ struct CheckpointContent {
 };
 
 struct SaveOptions {
-  int64_t max_file_bytes = 5'000'000'000;  ///< of tensors in one file; a group with more has several
+  int64_t max_file_bytes = 5'000'000'000;   ///< of tensors in one file; a group with more has several
   detail::FileOperations* files = nullptr;  ///< how this rank writes; null: the system's. For tests of faults
 };
 
@@ -101,8 +102,8 @@ struct LoadOptions {
   /// Conversions that keep every value (bf16 to f32, f32 to f64, ...) are always made; with this also those among
   /// floating dtypes that round. Others are errors.
   bool cast = false;
-  /// Names in the file to names in the model: each name that a regular expression (ECMAScript) matches whole becomes its
-  /// text, with $1, $2, ... for what the parentheses took. The first that matches counts.
+  /// Names in the file to names in the model: each name that a regular expression (ECMAScript) matches whole becomes
+  /// its text, with $1, $2, ... for what the parentheses took. The first that matches counts.
   std::vector<std::pair<std::string, std::string>> renames{};
   /// Names in the model (`*` is a segment, `**` any number) whose matrices the file holds transposed.
   std::vector<std::string> transposed{};

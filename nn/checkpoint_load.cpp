@@ -172,8 +172,8 @@ NamedTensors Checkpoint::read(
       dist::Layout layout = layout_of(name, type);
       if (layout.defined()) type.layout = layout.resolve(type.shape.rank()).data();
       if (type.layout && type.layout->partial)
-        throw LayoutError(fmt::format("[read] {} cannot be read as {}: a partial sum has no one value", name,
-                                      describe(type)));
+        throw LayoutError(
+            fmt::format("[read] {} cannot be read as {}: a partial sum has no one value", name, describe(type)));
       dist::Box box = own_box(type);
       if (!holds(type)) {
         out.emplace_back(name, core::make_tensor(type.shape, box.shape, type.dtype, Device::Meta, type.layout, true));

@@ -133,7 +133,8 @@ std::string step_folder(int64_t step) { return fmt::format("{}{:08}", kPrefix, s
 
 CheckpointSeries::CheckpointSeries(std::string root, const SeriesOptions& options)
     : root_(std::move(root)), options_(options) {
-  if (options.keep < 0) throw ValueError(fmt::format("[checkpoint] keep is {}; it must be 0 (all) or more", options.keep));
+  if (options.keep < 0)
+    throw ValueError(fmt::format("[checkpoint] keep is {}; it must be 0 (all) or more", options.keep));
   Together ranks;
   ranks.run([&] {
     std::error_code error;
@@ -143,13 +144,9 @@ CheckpointSeries::CheckpointSeries(std::string root, const SeriesOptions& option
 }
 CheckpointSeries::~CheckpointSeries() = default;
 
-void CheckpointSeries::save(int64_t step, const CheckpointContent& content) {
-  begin(step, content, false);
-}
+void CheckpointSeries::save(int64_t step, const CheckpointContent& content) { begin(step, content, false); }
 
-void CheckpointSeries::save_async(int64_t step, const CheckpointContent& content) {
-  begin(step, content, true);
-}
+void CheckpointSeries::save_async(int64_t step, const CheckpointContent& content) { begin(step, content, true); }
 
 void CheckpointSeries::begin(int64_t step, const CheckpointContent& content, bool background) {
   wait();

@@ -45,7 +45,8 @@ std::string verified_text(const CheckpointFiles& in, const std::string& name) {
 
 void require_file(const SafetensorsFile& file, const ManifestFile& expected, int64_t chunk_bytes) {
   if (file.file_bytes() != expected.bytes)
-    throw FileError(fmt::format("{} has {} bytes, but {} were written", file.path(), file.file_bytes(), expected.bytes));
+    throw FileError(
+        fmt::format("{} has {} bytes, but {} were written", file.path(), file.file_bytes(), expected.bytes));
   const auto* begin = file.entries().empty() ? nullptr : file.bytes(file.entries().front()).data();
   if (begin && xxh3(begin - file.header_bytes(), file.header_bytes()) != expected.hash)
     throw FileError(fmt::format("{} is damaged: the hash of its header is not the manifest's", file.path()));
@@ -80,7 +81,8 @@ void open_index(CheckpointFiles& out, const std::string& index) {
   for (const auto& [tensor, name] : file_of) {
     const SafetensorsFile& file = out.files[opened[name]];
     const auto* entry = file.find(tensor);
-    if (!entry) throw FileError(fmt::format("{} lacks the tensor {}, which {} places there", file.path(), tensor, index));
+    if (!entry)
+      throw FileError(fmt::format("{} lacks the tensor {}, which {} places there", file.path(), tensor, index));
     add_tensor(group, tensor, {opened[name], entry}, index);
   }
 }
@@ -90,9 +92,10 @@ std::string only_file(const std::string& folder) {
   for (const auto& item : std::filesystem::directory_iterator(folder))
     if (item.path().extension() == ".safetensors") found.push_back(item.path().string());
   if (found.size() == 1) return found.front();
-  throw FileError(fmt::format("{} is no checkpoint: it has no {}, no model.safetensors, no index, and {} other "
-                              "safetensors files",
-                              folder, kManifest, found.size()));
+  throw FileError(
+      fmt::format("{} is no checkpoint: it has no {}, no model.safetensors, no index, and {} other "
+                  "safetensors files",
+                  folder, kManifest, found.size()));
 }
 
 std::string strip_slashes(std::string path) {

@@ -39,7 +39,9 @@ struct CheckpointFiles {
   /// One chunk.
   void verify(const StoredTensor& tensor, int64_t chunk);
   /// A box's elements, plain and dense.
-  Tensor read(const StoredTensor& tensor, const dist::Box& box) const { return files[tensor.file].read(*tensor.entry, box); }
+  Tensor read(const StoredTensor& tensor, const dist::Box& box) const {
+    return files[tensor.file].read(*tensor.entry, box);
+  }
 };
 
 /// Opens and checks on this rank alone.

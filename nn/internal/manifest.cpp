@@ -106,13 +106,14 @@ std::string to_text(const Manifest& manifest) {
       tensors[tensor] = {{"xxh3", hex(combined(chunks))}, {"chunks", std::move(list)}};
     }
   }
-  Json out = {{"format", kFormat},
-              {"hash",
-               "xxh3, 64 bits: of a tensor's chunks of chunk_bytes row-major bytes; of a tensor, of its chunks' digests "
-               "(8 bytes each, little-endian); of a safetensors file, of its header; of other files, of all"},
-              {"chunk_bytes", manifest.chunk_bytes},
-              {"groups", manifest.groups},
-              {"files", std::move(files)}};
+  Json out = {
+      {"format", kFormat},
+      {"hash",
+       "xxh3, 64 bits: of a tensor's chunks of chunk_bytes row-major bytes; of a tensor, of its chunks' digests "
+       "(8 bytes each, little-endian); of a safetensors file, of its header; of other files, of all"},
+      {"chunk_bytes", manifest.chunk_bytes},
+      {"groups", manifest.groups},
+      {"files", std::move(files)}};
   return out.dump(1) + "\n";
 }
 
@@ -127,7 +128,8 @@ Manifest read_manifest(const std::string& text, const std::string& path) {
     out.groups = in.at("groups").get<decltype(out.groups)>();
     for (const auto& [group, files] : out.groups)
       for (const auto& file : files)
-        if (!out.files.contains(file)) throw FileError(fmt::format("group {} has a file {} without a size", group, file));
+        if (!out.files.contains(file))
+          throw FileError(fmt::format("group {} has a file {} without a size", group, file));
     return out;
   });
 }

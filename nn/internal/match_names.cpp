@@ -87,8 +87,8 @@ void check_target(const LoadTarget& target) {
     throw ValueError(fmt::format("[load] {} is deferred; call shard(model, mesh, plan) or materialize(model) first",
                                  target.names.front()));
   if (x.is_distributed() && x.impl()->layout->partial)
-    throw LayoutError(fmt::format("[load] {} is {}; a partial sum cannot be loaded", target.names.front(),
-                                  describe(x.type())));
+    throw LayoutError(
+        fmt::format("[load] {} is {}; a partial sum cannot be loaded", target.names.front(), describe(x.type())));
 }
 
 void check_strict(const LoadReport& report, const std::vector<std::string>& in_file,

@@ -22,8 +22,8 @@ const S& as(const Span& span) {
 }
 
 const char* category(SpanKind kind) {
-  constexpr const char* names[] = {"kernel", "collective", "redistribution", "backward",
-                                   "op",     "module",     "phase",          "scope",    "file"};
+  constexpr const char* names[] = {"kernel", "collective", "redistribution", "backward", "op",
+                                   "module", "phase",      "scope",          "file"};
   return names[static_cast<size_t>(kind)];
 }
 

@@ -31,7 +31,8 @@ std::string beside(const std::string& path, const char* suffix) {
 void require_replaceable(const std::string& path, SaveJob::Target target) {
   if (!exists(path)) return;
   bool folder = std::filesystem::is_directory(path);
-  if (target == SaveJob::Target::file && folder) throw FileError(fmt::format("{} cannot be written: it is a folder", path));
+  if (target == SaveJob::Target::file && folder)
+    throw FileError(fmt::format("{} cannot be written: it is a folder", path));
   if (target == SaveJob::Target::file) return;
   if (!folder) throw FileError(fmt::format("{} cannot be written: it is a file, and a checkpoint is a folder", path));
   if (!std::filesystem::is_empty(path) && !exists(path + "/" + kManifest))
@@ -82,7 +83,8 @@ void SaveJob::plan(const CheckpointContent& content, const SaveOptions& options)
     throw FileError(fmt::format("'{}' names no file or folder that can be written", path_));
   for (const auto& group : content.groups) {
     if (!good_group(group.name))
-      throw ValueError(fmt::format("[checkpoint] '{}' is no name of a group; use letters, digits, - and _", group.name));
+      throw ValueError(
+          fmt::format("[checkpoint] '{}' is no name of a group; use letters, digits, - and _", group.name));
     if (std::find(group_of_.begin(), group_of_.end(), group.name) != group_of_.end())
       throw ValueError(fmt::format("[checkpoint] the group {} stands twice", group.name));
     for (auto& file : plan_files(group.name, group.tensors, group.metadata, options.max_file_bytes)) {
@@ -101,9 +103,10 @@ void SaveJob::require_same() const {
   std::vector<int64_t> hashes = ranks_.gather({mine}, std::vector<int64_t>(ranks, 1));
   for (size_t r = 1; r < ranks; ++r)
     if (hashes[r] != hashes[0])
-      throw ValueError(fmt::format("[checkpoint] rank {} saves other names, types or values than rank 0; state of one "
-                                   "rank alone has no place in a checkpoint",
-                                   r));
+      throw ValueError(
+          fmt::format("[checkpoint] rank {} saves other names, types or values than rank 0; state of one "
+                      "rank alone has no place in a checkpoint",
+                      r));
 }
 
 void SaveJob::take_pieces() {
@@ -143,9 +146,8 @@ void SaveJob::write() {
     if (!used[p.file]) files[p.file] = OutputFile(files_, temporary(plan_[p.file].name));
     used[p.file] = true;
     const auto* data = static_cast<const std::byte*>(cleave::detail::elements(p.dense).data);
-    each_run(p.global, p.box, size_of(p.dense.dtype()), [&](int64_t to, int64_t from, int64_t bytes) {
-      files[p.file].write(data + from, bytes, p.offset + to);
-    });
+    each_run(p.global, p.box, size_of(p.dense.dtype()),
+             [&](int64_t to, int64_t from, int64_t bytes) { files[p.file].write(data + from, bytes, p.offset + to); });
   }
   for (size_t f = 0; f < files.size(); ++f)
     if (used[f]) files[f].sync();

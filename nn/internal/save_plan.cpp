@@ -122,9 +122,10 @@ TensorType writable_type(const TensorType& type) {
 
 Tensor writable(const Tensor& x) {
   if (x.device() == Device::Meta && !x.impl()->absent)
-    throw ValueError(fmt::format("[checkpoint] {} has no elements; call shard(model, mesh, plan) or materialize(model) "
-                                 "before a deferred model is saved",
-                                 describe(x.type())));
+    throw ValueError(
+        fmt::format("[checkpoint] {} has no elements; call shard(model, mesh, plan) or materialize(model) "
+                    "before a deferred model is saved",
+                    describe(x.type())));
   NoGrad off;
   Tensor out = x.detach();
   const LayoutData* layout = x.impl()->layout;

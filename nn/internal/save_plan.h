@@ -12,7 +12,7 @@ namespace cleave::nn::detail {
 
 struct PlannedTensor {
   SafetensorsEntry entry;
-  Tensor tensor;                     ///< without partial axes; on ranks outside its mesh what the caller gave
+  Tensor tensor;                   ///< without partial axes; on ranks outside its mesh what the caller gave
   std::vector<dist::Box> boxes{};  ///< within the global tensor, that this rank writes: none or its own block
 };
 struct PlannedFile {
@@ -21,8 +21,8 @@ struct PlannedFile {
   std::vector<PlannedTensor> tensors{};
 };
 
-/// Files of one group in order: one named `<group>.safetensors`, or with more than `max_bytes` of tensors numbered ones.
-/// A function of names and types alone, but for `tensor`. Throws ValueError for names that stand twice.
+/// Files of one group in order: one named `<group>.safetensors`, or with more than `max_bytes` of tensors numbered
+/// ones. A function of names and types alone, but for `tensor`. Throws ValueError for names that stand twice.
 std::vector<PlannedFile> plan_files(const std::string& group, const NamedTensors& tensors, const Metadata& metadata,
                                     int64_t max_bytes);
 

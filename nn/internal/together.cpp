@@ -82,8 +82,8 @@ void Together::agree(const std::exception_ptr& error) const {
   }
   Report mine = error ? Known::report(error) : Report{};
   auto ranks = static_cast<size_t>(size());
-  std::vector<int64_t> all = gather({mine.kind, static_cast<int64_t>(mine.text.size())},
-                                    std::vector<int64_t>(ranks, 2));
+  std::vector<int64_t> all =
+      gather({mine.kind, static_cast<int64_t>(mine.text.size())}, std::vector<int64_t>(ranks, 2));
   size_t first = 0, failed = 0;
   std::vector<int64_t> lengths(ranks);
   for (size_t r = ranks; r-- > 0;) {
@@ -96,8 +96,8 @@ void Together::agree(const std::exception_ptr& error) const {
     dist::PhaseScope phase(kPhase);
     world_->communicator().all_gather(mine.text.data(), texts.data(), lengths, DType::u8, Device::Cpu, kPhase);
   }
-  auto begin = static_cast<size_t>(std::accumulate(lengths.begin(), lengths.begin() + static_cast<long>(first),
-                                                   int64_t{0}));
+  auto begin =
+      static_cast<size_t>(std::accumulate(lengths.begin(), lengths.begin() + static_cast<long>(first), int64_t{0}));
   std::string text = texts.substr(begin, static_cast<size_t>(lengths[first]));
   Known::raise(all[2 * first], failed == ranks ? text : fmt::format("rank {}: {}", first, text));
 }

@@ -16,12 +16,19 @@ constexpr Plan kPlans[] = {plain, tp, zero3, tp_zero3};
 
 nn::ShardingPlan plan_of(Plan plan) {
   if (plan == tp)
-    return {.parameter = {{"embed.weight", "tp, -"}, {"up.weight", "tp, -"}, {"up.bias", "tp"}, {"down.weight", "-, tp"},
+    return {.parameter = {{"embed.weight", "tp, -"},
+                          {"up.weight", "tp, -"},
+                          {"up.bias", "tp"},
+                          {"down.weight", "-, tp"},
                           {"small", "-, tp"}}};
   if (plan == zero3)
     return {.parameter = {{"*.weight", "dp, - => -, -"}, {"*.bias", "dp => -"}, {"small", "dp, - => -, -"}}};
-  return {.parameter = {{"embed.weight", "tp.dp, - => tp, -"}, {"up.weight", "tp, dp => tp, -"}, {"up.bias", "tp.dp => tp"},
-                        {"down.weight", "dp, tp => -, tp"}, {"down.bias", "dp => -"}, {"small", "dp.tp, - => -, -"}}};
+  return {.parameter = {{"embed.weight", "tp.dp, - => tp, -"},
+                        {"up.weight", "tp, dp => tp, -"},
+                        {"up.bias", "tp.dp => tp"},
+                        {"down.weight", "dp, tp => -, tp"},
+                        {"down.bias", "dp => -"},
+                        {"small", "dp.tp, - => -, -"}}};
 }
 
 // Under zero3 alone all ranks are data ranks.
@@ -86,7 +93,8 @@ void load(Training& t, const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("saved at 1 to 4 ranks under any plan and loaded at every other: the bits stay, of parameters, moments, steps") {
+TEST_CASE(
+    "saved at 1 to 4 ranks under any plan and loaded at every other: the bits stay, of parameters, moments, steps") {
   TemporaryFolder folder;
   save_first(folder.path("first"));
   auto first = contents(folder, "first");
@@ -168,7 +176,7 @@ TEST_CASE("files above the limit are numbered, with an index, and are read with 
   });
   CHECK(contents(folder, "whole") == contents(folder, "first"));
   auto files = contents(folder, "parts");
-  CHECK(files.count("model-00001-of-00004.safetensors") == 1);
+  CHECK(files.count("model-00001-of-00005.safetensors") == 1);
   CHECK(files.count("model.safetensors.index.json") == 1);
   CHECK(files.count("optimizer.safetensors.index.json") == 1);
   std::filesystem::remove(folder.path("parts/manifest.json"));
@@ -183,12 +191,14 @@ TEST_CASE("files above the limit are numbered, with an index, and are read with 
 TEST_CASE("partial tensors, tensors of a part of the mesh, empty blocks and scalars") {
   TemporaryFolder folder;
   Tensor big = test::normal(4, {700, 5}), three = test::normal(5, {3, 2});
-  nn::save_checkpoint(folder.path("one"), {.groups = {{"model", {{"big", big}, {"three", three}, {"sum", three}, {"n", full({}, 4)}}}}});
+  nn::save_checkpoint(folder.path("one"),
+                      {.groups = {{"model", {{"big", big}, {"three", three}, {"sum", three}, {"n", full({}, 4)}}}}});
   for (int n : {2, 4})
     dist::run_ranks({.ranks = n}, [&](dist::World& world) {
       dist::DeviceMesh all(world, {{"r", n}}), last(world, {{"r", 1}}, {n - 1}), two(world, {{"s", 2}}, {n - 1, 0});
       Tensor split = dist::distribute(clone(big), all.layout("-, r"));  // runs of a few bytes
-      Tensor partial = dist::redistribute(dist::distribute(clone(three), all.layout("-, -")), all.layout("-, - partial(r)"));
+      Tensor partial =
+          dist::redistribute(dist::distribute(clone(three), all.layout("-, -")), all.layout("-, - partial(r)"));
       nn::NamedTensors tensors = {{"big", split},
                                   {"three", dist::distribute(clone(three), two.layout("s, -"))},
                                   {"sum", partial},
@@ -240,8 +250,12 @@ TEST_CASE("values of all kinds come back; ranks that differ are told") {
   TemporaryFolder folder;
   double inf = std::numeric_limits<double>::infinity(), odd = 0.1 + 0.2;
   nn::save_checkpoint(folder.path("c"), {.groups = {},
-                                         .values = {{"i", INT64_MIN}, {"d", odd}, {"one", 1.0}, {"inf", -inf},
-                                                    {"nan", std::nan("")}, {"t", std::string("ü \"x\"\n")}}});
+                                         .values = {{"i", INT64_MIN},
+                                                    {"d", odd},
+                                                    {"one", 1.0},
+                                                    {"inf", -inf},
+                                                    {"nan", std::nan("")},
+                                                    {"t", std::string("ü \"x\"\n")}}});
   nn::Checkpoint file(folder.path("c"));
   CHECK(file.integer("i") == INT64_MIN);
   CHECK(file.number("d") == odd);
@@ -253,7 +267,10 @@ TEST_CASE("values of all kinds come back; ranks that differ are told") {
   CHECK_THROWS_AS(file.text("none"), FileError);
   test::on_ranks({2}, [&](dist::World& world) {
     test::check_throws<ValueError>(
-        [&] { nn::save_checkpoint(folder.path("d"), {.groups = {}, .values = {{"r", int64_t{world.rank()}}}}); }, {"rank 1"});
+        [&] {
+          nn::save_checkpoint(folder.path("d"), {.groups = {}, .values = {{"r", int64_t{world.rank()}}}});
+        },
+        {"rank 1"});
   });
   CHECK(!std::filesystem::exists(folder.path("d")));
 }

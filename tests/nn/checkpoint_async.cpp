@@ -64,7 +64,8 @@ TEST_CASE("polling completes a save without waiting; nothing has its name before
 
 TEST_CASE("a save that nobody waits for leaves nothing") {
   TemporaryFolder folder;
-  test::on_ranks({1, 2}, [&](dist::World& world) { (void)nn::save_checkpoint_async(folder.path("c"), content(world, 1)); });
+  test::on_ranks({1, 2},
+                 [&](dist::World& world) { (void)nn::save_checkpoint_async(folder.path("c"), content(world, 1)); });
   CHECK(test::names(folder).empty());
 }
 

@@ -18,9 +18,7 @@ struct Two {
   Model saved = nn::build<Model>({.dtype = DType::f32}), model = nn::build<Model>({.dtype = DType::f32});
   std::string path = folder.path("f.safetensors");
   void save(const nn::NamedTensors& tensors) { nn::save_safetensors(path, tensors); }
-  bool same() const {
-    return test::bytes_of(nn::named_tensors(saved)) == test::bytes_of(nn::named_tensors(model));
-  }
+  bool same() const { return test::bytes_of(nn::named_tensors(saved)) == test::bytes_of(nn::named_tensors(model)); }
 };
 
 }  // namespace
@@ -53,7 +51,8 @@ TEST_CASE("missing, unexpected and misshapen tensors are named, with the nearest
   CHECK(report.unexpected == std::vector<std::string>{"up.wait"});
   CHECK(equal(t.model.down.weight.tensor(), t.saved.down.weight.tensor()));
   Model deferred = nn::build<Model>({.deferred = true});
-  test::check_throws<ValueError>([&] { nn::load_checkpoint(t.path, deferred, {.strict = false}); }, {"deferred", "shard"});
+  test::check_throws<ValueError>([&] { nn::load_checkpoint(t.path, deferred, {.strict = false}); },
+                                 {"deferred", "shard"});
 }
 
 TEST_CASE("renames with captures, in the order given") {
@@ -62,9 +61,15 @@ TEST_CASE("renames with captures, in the order given") {
   nn::load_checkpoint(t.path, t.model, {.renames = {{"transformer\\.h\\.(.*)", "$1"}, {".*", "never"}}});
   CHECK(t.same());
   test::check_throws<ValueError>(
-      [&] { nn::load_checkpoint(t.path, t.model, {.renames = {{"transformer.*", "one"}}}); }, {"both become one"});
-  test::check_throws<ValueError>([&] { nn::load_checkpoint(t.path, t.model, {.renames = {{"(", ""}}}); },
-                                 {"no regular expression"});
+      [&] {
+        nn::load_checkpoint(t.path, t.model, {.renames = {{"transformer.*", "one"}}});
+      },
+      {"both become one"});
+  test::check_throws<ValueError>(
+      [&] {
+        nn::load_checkpoint(t.path, t.model, {.renames = {{"(", ""}}});
+      },
+      {"no regular expression"});
 }
 
 TEST_CASE("a tied tensor is saved under one name or all, and found under any") {
@@ -99,7 +104,9 @@ TEST_CASE("dtypes: conversions that keep values are made, others asked for") {
   };
   CHECK(equal(into(half, DType::f32, false), cast(half, DType::f32)));
   CHECK(equal(into(cast(x, DType::f32), DType::f64, false), cast(cast(x, DType::f32), DType::f64)));
-  for (auto [source, to] : {std::pair{DType::f64, DType::f32}, {DType::f32, DType::bf16}, {DType::bf16, DType::f16},
+  for (auto [source, to] : {std::pair{DType::f64, DType::f32},
+                            {DType::f32, DType::bf16},
+                            {DType::bf16, DType::f16},
                             {DType::f16, DType::bf16}}) {
     test::check_throws<DTypeError>([&] { into(cast(x, source), to, false); }, {".cast = true"});
     CHECK(equal(into(cast(x, source), to, true), cast(cast(x, source), to)));
@@ -118,7 +125,8 @@ TEST_CASE("matrices that the file holds transposed") {
     auto target = [&](const Shape& shape, const char* layout) {
       return dist::distribute(zeros(shape, {.dtype = DType::f64}), mesh.layout(layout));
     };
-    nn::NamedTensors into = {{"h.0.w", target({13, 6}, "tp, dp")}, {"h.1.w", target({5, 5}, "-, tp")}, {"b", target({13, 6}, "dp, -")}};
+    nn::NamedTensors into = {
+        {"h.0.w", target({13, 6}, "tp, dp")}, {"h.1.w", target({5, 5}, "-, tp")}, {"b", target({13, 6}, "dp, -")}};
     nn::Checkpoint(folder.path("f")).load(into, {.transposed = {"h.*.w"}});
     CHECK(equal(dist::full_tensor(into[0].second), w));
     CHECK(equal(dist::full_tensor(into[1].second), square));
@@ -145,8 +153,8 @@ TEST_CASE("folders of others: one file, an index; names that lead elsewhere are 
   CHECK(t.same());
   nn::load_checkpoint(t.folder.path("hf/model.safetensors.index.json"), t.model);
   for (const char* bad : {"{\"weight_map\":{\"x\":\"../a.safetensors\"}}", "{\"weight_map\":{\"x\":\"/etc/passwd\"}}",
-                          "{\"weight_map\":{\"x\":\"a.safetensors\"}}", "{\"weight_map\":3}", "[", "{\"weight_map\":{},\"weight_map\":{}}",
-                          "{}"}) {
+                          "{\"weight_map\":{\"x\":\"a.safetensors\"}}", "{\"weight_map\":3}", "[",
+                          "{\"weight_map\":{},\"weight_map\":{}}", "{}"}) {
     CAPTURE(bad);
     index(bad);
     CHECK_THROWS_AS(nn::load_checkpoint(t.folder.path("hf"), t.model), FileError);
@@ -159,7 +167,8 @@ TEST_CASE("a search: the pointer, else the newest that is complete, and why othe
   CHECK(nn::find_latest(root).folder.empty());
   nn::CheckpointSeries series(root, {.keep = 0});
   CHECK(nn::find_latest(root).folder.empty());
-  for (int64_t step : {1, 2, 30}) series.save(step, {.groups = {{"model", {{"x", full({50}, static_cast<double>(step))}}}}});
+  for (int64_t step : {1, 2, 30})
+    series.save(step, {.groups = {{"model", {{"x", full({50}, static_cast<double>(step))}}}}});
   CHECK(nn::find_latest(root).step == 30);
   folder.write("run/latest", "step-00000002\n");
   CHECK(nn::find_latest(root).step == 2);

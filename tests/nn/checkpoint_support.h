@@ -24,8 +24,7 @@ inline std::map<std::string, std::string> contents(const TemporaryFolder& folder
 }
 inline std::vector<std::string> names(const TemporaryFolder& folder, const std::string& name = "") {
   std::vector<std::string> out;
-  for (const auto& item : std::filesystem::directory_iterator(folder.path(name)))
-    out.push_back(item.path().filename());
+  for (const auto& item : std::filesystem::directory_iterator(folder.path(name))) out.push_back(item.path().filename());
   std::sort(out.begin(), out.end());
   return out;
 }

@@ -69,8 +69,9 @@ TEST_CASE("what is written is byte for byte what the reference implementation wr
       dist::DeviceMesh mesh = test::grid(world);
       nn::NamedTensors split;
       for (const auto& [name, x] : tensors)
-        split.emplace_back(name, x.dim() == 2 ? dist::distribute(clone(x), mesh.layout("tp, dp"))
-                                              : x.dim() == 1 ? dist::distribute(clone(x), mesh.layout("dp.tp")) : x);
+        split.emplace_back(name, x.dim() == 2   ? dist::distribute(clone(x), mesh.layout("tp, dp"))
+                                 : x.dim() == 1 ? dist::distribute(clone(x), mesh.layout("dp.tp"))
+                                                : x);
       nn::save_safetensors(folder.path("split"), split, file.metadata());
     });
     CHECK(folder.read("split") == golden);
@@ -143,9 +144,11 @@ TEST_CASE("damaged and hostile files are errors that name file, tensor and fault
   rejected(one("\"w\":3"), "w is the number 3");
   rejected(one("\"w\":{\"dtype\":[\"F32\"]}"), "dtype of w is a list");
   rejected(one("\"__metadata__\":{\"a\":1}," + entry("F32", "[2]", "[0,8]")), "a of __metadata__");
-  rejected(one("\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}," + entry("F32", "[2]", "[0,8]")), "a of __metadata__ stands twice");
+  rejected(one("\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}," + entry("F32", "[2]", "[0,8]")),
+           "a of __metadata__ stands twice");
   rejected(one(entry("F32", "[1]", "[0,4]") + "," + entry("F32", "[1]", "[4,8]")), "w stands twice");
-  rejected(one("\"w\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}"), "dtype of w stands twice");
+  rejected(one("\"w\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}"),
+           "dtype of w stands twice");
   rejected(one(entry("F32", "[2]", "[0,8]") + "," + entry("F32", "[1]", "[4,8]", "v")), "overlaps");
   rejected(one(entry("F32", "[1]", "[0,4]")), "4 bytes, but 8 follow");
   rejected(with_header(std::string(100'000, '['), ""), "no JSON object");
@@ -164,8 +167,9 @@ TEST_CASE("a file takes its name only when it is complete") {
   CHECK_THROWS_AS(nn::save_safetensors(folder.path("f"), {{"w", x}, {"w", x}}), ValueError);
   CHECK_THROWS_AS(nn::save_safetensors(folder.path("f"), {{"__metadata__", x}}), ValueError);
   CHECK_THROWS_AS(nn::save_safetensors(folder.path("f"), {{"\xff", x}}), ValueError);
-  CHECK_THROWS_AS(nn::save_safetensors(folder.path("f"), {{"w", nn::build<test::Model>({.deferred = true}).small.tensor()}}),
-                  ValueError);
+  CHECK_THROWS_AS(
+      nn::save_safetensors(folder.path("f"), {{"w", nn::build<test::Model>({.deferred = true}).small.tensor()}}),
+      ValueError);
   CHECK(folder.read("f") == "old");
   CHECK(test::names(folder) == std::vector<std::string>{"f"});
   CHECK_THROWS_AS(nn::save_safetensors(folder.path("no/folder"), {}), FileError);

@@ -30,9 +30,30 @@ TEST_CASE("mutated files are read or refused") {
                         {"none", zeros({0, 2})}},
                        {{"format", "pt"}});
   const std::string good = folder.read("good");
-  const std::vector<std::string> pieces = {"[", "]", "{", "}", "\"", ",", ":", "-", "9", "0", "99999999999999999999", "1e9",
-                                           "null", "true", "[0,0]", "\"F32\"", "\"BOOL\"", "\\", "\xff", "\"a.w\":{", " ",
-                                           "\"shape\":[1]", "\"data_offsets\":[0,120]", std::string(1, '\0')};
+  const std::vector<std::string> pieces = {"[",
+                                           "]",
+                                           "{",
+                                           "}",
+                                           "\"",
+                                           ",",
+                                           ":",
+                                           "-",
+                                           "9",
+                                           "0",
+                                           "99999999999999999999",
+                                           "1e9",
+                                           "null",
+                                           "true",
+                                           "[0,0]",
+                                           "\"F32\"",
+                                           "\"BOOL\"",
+                                           "\\",
+                                           "\xff",
+                                           "\"a.w\":{",
+                                           " ",
+                                           "\"shape\":[1]",
+                                           "\"data_offsets\":[0,120]",
+                                           std::string(1, '\0')};
   std::mt19937 random(5);
   auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
   size_t header = 8;
@@ -68,6 +89,6 @@ TEST_CASE("mutated files are read or refused") {
     }
     read += reads(folder.write("bad", bad));
   }
-  CHECK(read > cases / 100);   // harmless ones: a byte of data, a name
+  CHECK(read > cases / 100);  // harmless ones: a byte of data, a name
   CHECK(read < cases * 9 / 10);
 }

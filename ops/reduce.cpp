@@ -184,7 +184,7 @@ extern const OpDef sum{
     .backward = sum_backward,
     .cost = reduce_cost,
     .samples = [] { return samples(Fill::normal, true, true, true); },
- .precision = Precision::f32};
+    .precision = Precision::f32};
 extern const OpDef mean{.name = "mean",
                         .infer = infer_mean,
                         .layout = sum_rule,
@@ -193,7 +193,7 @@ extern const OpDef mean{.name = "mean",
                         .backward = mean_backward,
                         .cost = reduce_cost,
                         .samples = mean_samples,
- .precision = Precision::f32};
+                        .precision = Precision::f32};
 extern const OpDef prod{
     .name = "prod",
     .infer = infer_prod,
@@ -202,7 +202,7 @@ extern const OpDef prod{
     .kernel = {.cpu = reduce_kernel<cpu::Reduce::prod>, .cpu_scratch = reduce_kernel_scratch<cpu::Reduce::prod>},
     .cost = reduce_cost,
     .samples = [] { return samples(Fill::positive, false, true, true); },
- .precision = Precision::f32};
+    .precision = Precision::f32};
 extern const OpDef any{
     .name = "any",
     .infer = infer_logical,

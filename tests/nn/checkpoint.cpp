@@ -176,7 +176,7 @@ TEST_CASE("files above the limit are numbered, with an index, and are read with 
   });
   CHECK(contents(folder, "whole") == contents(folder, "first"));
   auto files = contents(folder, "parts");
-  CHECK(files.count("model-00001-of-00004.safetensors") == 1);
+  CHECK(files.count("model-00001-of-00005.safetensors") == 1);
   CHECK(files.count("model.safetensors.index.json") == 1);
   CHECK(files.count("optimizer.safetensors.index.json") == 1);
   std::filesystem::remove(folder.path("parts/manifest.json"));

@@ -44,11 +44,18 @@ Config completed(Config c) {
   return c;
 }
 
-std::string to_json(const Config& config) { return nlohmann::json(config).dump(); }
+std::string to_json(const Config& config) {
+  nlohmann::json json = config;
+  if (!config.tokenizer.empty()) json["tokenizer"] = config.tokenizer;
+  return json.dump();
+}
 
 Config parse_config(const std::string& json) {
   try {
-    return completed(nlohmann::json::parse(json).get<Config>());
+    nlohmann::json parsed = nlohmann::json::parse(json);
+    Config config = parsed.get<Config>();
+    config.tokenizer = parsed.value("tokenizer", std::string());
+    return completed(config);
   } catch (const nlohmann::json::exception& e) {
     throw cleave::FileError(fmt::format("the description of the model is malformed: {}", e.what()));
   } catch (const cleave::ValueError& e) {

@@ -18,6 +18,7 @@ struct Config {
   bool tied = false;                  ///< the head is the token embedding
   std::string positions = "learned";  ///< or "rope"
   std::string norm = "layer";         ///< or "rms"
+  std::string tokenizer = {};         ///< file that its tokens come from; "": they are bytes
 
   friend bool operator==(const Config&, const Config&) = default;
 };

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "gpt/tokenize.h"
+
 namespace gpt {
 
 namespace fs = std::filesystem;
@@ -34,6 +36,14 @@ std::string default_data() {
     throw cleave::FileError(
         fmt::format("there are no C++ headers in {} to train on; give a text with --data PATH", root.string()));
   return best;
+}
+
+void fit_to_data(TrainOptions& o, const std::string& path) {
+  nn::TokenDataset data(path);
+  if (data.is_text()) return;
+  if (!o.vocab_given) o.model.vocab = data.vocab();
+  if (std::string beside = tokenizer_beside(path); fs::is_regular_file(beside))
+    o.model.tokenizer = fs::absolute(beside).string();
 }
 
 Corpus open_corpus(const std::string& path, const Config& model) {

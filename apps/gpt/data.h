@@ -18,6 +18,9 @@ struct Corpus {
   nn::TokenDataset train;
   nn::TokenDataset held_out;  ///< the last 5 %
 };
+/// Sets the vocabulary, unless it was given, and the tokenizer of a model for the data at `path`, if those are token
+/// files; text is left to be read as bytes. Throws what `nn::TokenDataset` throws.
+void fit_to_data(TrainOptions& options, const std::string& path);
 /// Opens --data. Throws what `nn::TokenDataset` throws; ValueError if a part is shorter than a window.
 Corpus open_corpus(const std::string& path, const Config& model);
 

@@ -160,10 +160,10 @@ int64_t local_bytes(const nn::ModuleBase& model) {
 }
 
 std::string explained(const PlanOptions& o, const Placement& placement) {
-  Gpt model = nn::build<Gpt>({.dtype = o.dtype, .device = cleave::Device::Meta, .deferred = true}, o.model);
+  Gpt model = nn::build<Gpt>({.dtype = o.step.dtype, .device = cleave::Device::Meta, .deferred = true}, o.model);
   nn::shard(model, *placement.mesh, placement.plan);
   auto tokens = [&] {
-    Tensor ids = cleave::empty({o.batch, o.model.seq}, {.dtype = cleave::DType::i64, .device = cleave::Device::Meta});
+    Tensor ids = cleave::empty({o.step.batch, o.model.seq}, {.dtype = cleave::DType::i64, .device = cleave::Device::Meta});
     return dist::replicate(ids, *placement.mesh);
   };
   dist::reset_comm_counts();
@@ -174,9 +174,9 @@ std::string explained(const PlanOptions& o, const Placement& placement) {
   dist::record_collectives(false);
 
   std::string out = fmt::format("{:.2f} M parameters in {}, {} of {} on rank 0; batch {}, sequence {}; {}, plan {}\n\n",
-                                static_cast<double>(parameter_count(model)) * 1e-6, to_string(o.dtype),
-                                bytes_text(local_bytes(model)), bytes_text(parameter_count(model) * size_of(o.dtype)),
-                                o.batch, o.model.seq, to_string(*placement.mesh), placement.name);
+                                static_cast<double>(parameter_count(model)) * 1e-6, to_string(o.step.dtype),
+                                bytes_text(local_bytes(model)), bytes_text(parameter_count(model) * size_of(o.step.dtype)),
+                                o.step.batch, o.model.seq, to_string(*placement.mesh), placement.name);
   out += modules_text(recorder, model);
   out += "\nforward, one step\n" + collectives_text(events, "forward");
   out += "backward, with the sync of gradients\n" + collectives_text(events, "backward");
@@ -188,7 +188,7 @@ std::string explained(const PlanOptions& o, const Placement& placement) {
 std::string plan_text(const PlanOptions& o) {
   if (o.memory)
     return memory_text(
-        {.model = o.model, .step = {.batch = o.batch, .dtype = o.dtype}, .mesh = o.mesh, .plan = o.plan});
+        {.model = o.model, .step = o.step, .update = o.update, .mesh = o.mesh, .plan = o.plan});
   if (o.mesh.empty()) throw cleave::ValueError("gpt plan needs a mesh, for example --mesh dp=2,tp=4");
   int64_t ranks = 1;
   for (const auto& axis : parse_mesh(o.mesh)) ranks *= axis.size;

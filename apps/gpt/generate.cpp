@@ -12,9 +12,11 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
+#include "gpt/bpe_files.h"
 #include "gpt/checkpoint.h"
 
 namespace gpt {
@@ -37,10 +39,31 @@ double uniform(uint64_t seed, int64_t index) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-void print_byte(int64_t byte) {
-  std::fputc(static_cast<int>(byte), stdout);
-  std::fflush(stdout);
-}
+/// Text as tokens: a tokenizer's, or bytes.
+class Text {
+ public:
+  explicit Text(const std::string& tokenizer) {
+    if (!tokenizer.empty()) bpe_.emplace(read_tokenizer(tokenizer));
+  }
+  int64_t size() const { return bpe_ ? bpe_->vocab_size() : 256; }
+  std::vector<int64_t> encode(const std::string& text) const {
+    std::vector<int64_t> out;
+    if (bpe_)
+      for (uint32_t token : bpe_->encode(text)) out.push_back(token);
+    else
+      for (char c : text) out.push_back(static_cast<unsigned char>(c));
+    return out;
+  }
+  void print(int64_t token) const {
+    std::string bytes =
+        bpe_ ? bpe_->decode(static_cast<uint32_t>(token)) : std::string(1, static_cast<char>(static_cast<uint8_t>(token)));
+    std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+    std::fflush(stdout);
+  }
+
+ private:
+  std::optional<Bpe> bpe_;
+};
 
 }  // namespace
 
@@ -66,19 +89,18 @@ void generate(const GenerateOptions& o) {
   std::unique_ptr<Gpt> model = load_model(o.model);
   model->eval();
   cleave::NoGrad off;
-  std::vector<int64_t> tokens;
-  for (char c : o.prompt.empty() ? std::string("\n") : o.prompt) tokens.push_back(static_cast<unsigned char>(c));
-  for (int64_t byte : tokens) {
-    if (byte >= model->config.vocab)
-      throw cleave::ValueError(fmt::format("--prompt has the byte {}, which the model lacks", byte));
-    print_byte(byte);
-  }
+  Text text(o.tokenizer.empty() ? model->config.tokenizer : o.tokenizer);
+  std::vector<int64_t> tokens = text.encode(o.prompt.empty() ? "\n" : o.prompt);
+  for (int64_t token : tokens)
+    if (token >= model->config.vocab)
+      throw cleave::ValueError(fmt::format("--prompt has the token {}, which the model lacks", token));
+  for (int64_t token : tokens) text.print(token);
   for (int64_t i = 0; i < o.tokens; ++i) {
     cleave::dist::check_interrupt();
     std::vector<double> logits = next_logits(*model, tokens);
-    logits.resize(std::min<size_t>(logits.size(), 256));  // tokens above have no byte
+    logits.resize(std::min(logits.size(), static_cast<size_t>(text.size())));  // those above stand for nothing
     tokens.push_back(choose_token(logits, o.temperature, o.top_k, uniform(o.seed, i)));
-    print_byte(tokens.back());
+    text.print(tokens.back());
   }
   std::fputs("\n", stdout);
 }

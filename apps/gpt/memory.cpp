@@ -33,7 +33,8 @@ Batch empty_batch(const TrainOptions& o, dist::Layout layout) {
   return batch;
 }
 
-void two_steps(dist::World& world, const TrainOptions& o, nn::MemoryRecorder& memory) {
+nn::MemoryPlan two_steps(dist::World& world, const TrainOptions& o) {
+  nn::MemoryRecorder memory(cleave::Device::Meta);
   Trainer trainer(o, place(world, o.model, o.mesh, o.plan), cleave::Device::Meta);
   for (int64_t step = 1; step <= 2; ++step) {  // what the optimizer keeps is there from the second on
     memory.step();
@@ -42,6 +43,7 @@ void two_steps(dist::World& world, const TrainOptions& o, nn::MemoryRecorder& me
     trainer.gradient_norm();
     trainer.update(step, 2 * o.update.clip + 1);  // as a norm that has to be clipped
   }
+  return memory.stop();  // while the trainer has its state
 }
 
 }  // namespace
@@ -51,9 +53,7 @@ cleave::nn::MemoryPlan planned_memory(const TrainOptions& options, int ranks, in
   TrainOptions o = options;
   o.steps = std::max<int64_t>(2, o.steps);
   dist::simulate(ranks, rank, [&](dist::World& world) {
-    nn::MemoryRecorder memory(cleave::Device::Meta);
-    two_steps(world, o, memory);
-    plan = memory.stop();
+    plan = two_steps(world, o);
   });
   return plan;
 }

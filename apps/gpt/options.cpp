@@ -2,15 +2,11 @@
 
 #include <cleave/core/error.h>
 
-#include <map>
-
 #include <fmt/format.h>
 
 #include "gpt/options_groups.h"
 
 namespace gpt {
-
-using cleave::DType;
 
 void add_model_options(CLI::App& app, Config& c) {
   const std::string group = "Model";
@@ -29,20 +25,6 @@ void add_model_options(CLI::App& app, Config& c) {
   app.add_flag("--tied", c.tied, "the head is the token embedding")->group(group);
   app.add_option("--positions", c.positions, "learned or rope")->capture_default_str()->group(group);
   app.add_option("--norm", c.norm, "layer or rms")->capture_default_str()->group(group);
-}
-
-void add_batch_option(CLI::App& app, int64_t& batch) {
-  app.add_option("--batch", batch, "sequences per step, over all ranks")->capture_default_str()->group("Step");
-}
-
-void add_dtype_option(CLI::App& app, DType& dtype) {
-  static const std::map<std::string, DType> kinds{
-      {"f32", DType::f32}, {"f64", DType::f64}, {"bf16", DType::bf16}, {"f16", DType::f16}};
-  auto read = [&dtype](const std::string& text) { dtype = kinds.at(text); };
-  app.add_option_function<std::string>(
-         "--dtype", read, "f32, f64, or bf16, f16: weights and activations of 16 bits, updated in f32 [f32]")
-      ->check(CLI::IsMember({"f32", "f64", "bf16", "f16"}).description(""))
-      ->group("Step");
 }
 
 void add_placement_options(CLI::App& app, std::string& mesh, std::string& plan) {
@@ -72,6 +54,7 @@ namespace {
 
 void add_generate(CLI::App& app, GenerateOptions& o) {
   app.add_option("--model", o.model, "what gpt train --save wrote")->required();
+  app.add_option("--tokenizer", o.tokenizer, "tokenizer.json, or GPT-2's files [the one of the model's data]");
   app.add_option("--prompt", o.prompt, "text to continue");
   app.add_option("--tokens", o.tokens, "tokens to write")->capture_default_str();
   app.add_option("--temperature", o.temperature, "0: always the likeliest")->capture_default_str();
@@ -81,8 +64,8 @@ void add_generate(CLI::App& app, GenerateOptions& o) {
 
 void add_plan(CLI::App& app, PlanOptions& o) {
   add_model_options(app, o.model);
-  add_batch_option(app, o.batch);
-  add_dtype_option(app, o.dtype);
+  add_step_options(app, o.step);
+  add_update_options(app, o.update);
   add_placement_options(app, o.mesh, o.plan);
   app.add_flag("--explain", o.explain, "layouts, redistributions and their bytes, instead of the plan as TOML");
   app.add_flag("--memory", o.memory, "bytes of rank 0 in training, by a dry run, instead of the plan as TOML");
@@ -102,7 +85,8 @@ Options checked(GenerateOptions o) {
 
 Options checked(PlanOptions o) {
   o.model = completed(o.model);
-  require(o.batch >= 1, "--batch", static_cast<double>(o.batch), "at least 1");
+  check(o.step);
+  check(o.update);
   return o;
 }
 
@@ -136,6 +120,7 @@ std::variant<Options, int> parse_command_line(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) { return app.exit(e) == 0 ? 0 : 1; }
   if (k->parsed()) return Options(checked(tokenize));
+  train.vocab_given = t->count("--vocab") > 0;
   if (t->parsed()) return Options(checked(train));
   if (r->parsed()) return Options(report);
   return g->parsed() ? checked(generate) : checked(plan);

@@ -59,6 +59,7 @@ struct WatchOptions {
 
 struct TrainOptions {
   Config model;
+  bool vocab_given = false;  ///< else a token file says how many tokens there are
   StepOptions step = {};
   UpdateOptions update = {};
   SafetyOptions safety = {};
@@ -66,7 +67,6 @@ struct TrainOptions {
   int64_t steps = 800;
   uint64_t seed = 42;
   std::string data = {};       ///< "": the C++ headers of this machine
-  std::string tokenizer = {};  ///< of the text in `data`; "": bytes, or the one beside a token file
   std::string mesh = {}, plan = {};
   std::string save = {};
   bool deferred = true;
@@ -75,6 +75,7 @@ struct TrainOptions {
 
 struct GenerateOptions {
   std::string model;
+  std::string tokenizer = {};  ///< "": the one that the model's data had
   std::string prompt;
   int64_t tokens = 400;
   double temperature = 0.8;  ///< 0: the likeliest token
@@ -84,8 +85,8 @@ struct GenerateOptions {
 
 struct PlanOptions {
   Config model;
-  int64_t batch = 16;
-  cleave::DType dtype = cleave::DType::f32;
+  StepOptions step = {};
+  UpdateOptions update = {};
   std::string mesh = {}, plan = {};
   bool explain = false;
   bool memory = false;

@@ -45,7 +45,9 @@ auto layouts_of_state(const Trainer& trainer) {
 }
 
 void require_fit(const nn::Checkpoint& file, Trainer& trainer, const TrainOptions& o) {
-  if (Config saved = config_of(file); !(saved == o.model))
+  Config saved = config_of(file);
+  saved.tokenizer = o.model.tokenizer;  // it may have been moved
+  if (!(saved == o.model))
     throw ValueError(fmt::format("--resume: {} is of another model, {}; this one is {}", file.path(), to_json(saved),
                                  to_json(o.model)));
   if (const std::string& name = file.text("optimizer"); name != o.update.optimizer)

@@ -1,0 +1,139 @@
+// What ZeRO costs: bytes sent in a step, and bytes of model state, beside the formulas of the paper.
+#include "nn/zero_support.h"
+
+#include <cstdio>
+
+using namespace cleave;
+using namespace cleave::test;
+
+namespace {
+
+/// Linears whose dims divide by the meshes.
+struct Stack : nn::Module<Stack> {
+  nn::List<nn::Linear> layers;
+  Stack(int64_t n, int64_t dim) : layers(this, "layers", n, dim, dim) {}
+  Tensor forward(const Tensor& x) const {
+    Tensor h = x;
+    for (const nn::Linear& layer : layers) h = tanh(layer(h));
+    return h;
+  }
+};
+
+constexpr int64_t kLayers = 6, kDim = 32, kParameters = kLayers * (kDim * kDim + kDim);
+
+ZeroCase plain(int stage, int ranks) {
+  return {"stage " + std::to_string(stage), {{"dp", ranks}}, stage, {"dp"}, "dp"};
+}
+
+double bytes_of_a_step(const ZeroCase& c, dist::World& world, int micro_batches) {
+  dist::DeviceMesh mesh(world, c.axes);
+  auto net = nn::build<Stack>({.dtype = DType::f64}, kLayers, kDim);
+  nn::shard(net, mesh, plan_of(c, net, mesh));
+  optim::AdamW opt(net.parameters(), {});
+  Tensor x = dist::distribute(normal(7, {12, kDim}), mesh.layout(c.batch + ", -"));  // compares hashes: not counted
+  dist::record_collectives(true);
+  for (int micro = 0; micro < micro_batches; ++micro) {
+    sum(square(net(x))).backward({.sync = micro + 1 == micro_batches});
+  }
+  opt.step();
+  double bytes = sent(dist::recorded_collectives(), [&](const std::string& axis) {
+    for (const dist::MeshAxis& a : c.axes)
+      if (a.name == axis) return a.size;
+    FAIL_CHECK("a collective over " << axis);
+    return 1;
+  });
+  dist::record_collectives(false);
+  return bytes;
+}
+
+/// Bytes that this rank holds of the model: parameters, gradients as backward leaves them, optimizer.
+struct State {
+  int64_t parameters = 0, gradients = 0, optimizer = 0, peak = 0;
+};
+
+State state_of(const ZeroCase& c, dist::World& world, int64_t layers, int64_t dim, DType dtype) {
+  dist::DeviceMesh mesh(world, c.axes);
+  State out;
+  Tensor x = dist::distribute(randn({4, dim}, {.dtype = dtype, .seed = 8}), mesh.layout(c.batch + ", -"));
+  int64_t before = memory_stats().active;
+  auto net = nn::build<Stack>({.dtype = dtype, .deferred = true}, layers, dim);
+  nn::shard(net, mesh, plan_of(c, net, mesh));
+  out.parameters = memory_stats().active - before;
+  {
+    Tensor loss = sum(square(net(x)));
+    reset_peak_memory();
+    int64_t start = memory_stats().active;
+    loss.backward({.sync = c.stage >= 2});  // stages 0 and 1 keep whole terms until the sync
+    out.peak = memory_stats().peak - start;
+  }
+  out.gradients = memory_stats().active - before - out.parameters;
+  optim::AdamW opt(net.parameters(), {});
+  opt.step();
+  opt.zero_grad();
+  out.optimizer = memory_stats().active - before - out.parameters;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("bytes sent in a step of stages 0 to 2 are 2 Psi (n-1)/n, also with three micro-batches") {
+  const double psi = kParameters * 8;
+  for (int ranks : {2, 4})
+    dist::run_ranks({.ranks = ranks}, [&](dist::World& world) {
+      double n = ranks;
+      for (int stage = 0; stage <= 2; ++stage)
+        for (int micro_batches : {1, 3}) {
+          CAPTURE(stage);
+          CAPTURE(micro_batches);
+          CHECK(bytes_of_a_step(plain(stage, ranks), world, micro_batches) == 2 * psi * (n - 1) / n);
+        }
+    });
+}
+
+TEST_CASE("hybrid sharding in stage 2 sends its split gradients alone over the replicas") {
+  const double psi = kParameters * 8;
+  dist::run_ranks({.ranks = 4}, [&](dist::World& world) {
+    ZeroCase c{"hybrid", {{"rep", 2}, {"shard", 2}}, 2, {"shard"}, "rep.shard"};
+    // Reduce-scatter and all-gather over s = 2 ranks; all-reduce of Psi / s over r = 2.
+    CHECK(bytes_of_a_step(c, world, 1) == 2 * psi * (2 - 1) / 2 + 2 * (psi / 2) * (2 - 1) / 2);
+  });
+}
+
+TEST_CASE("model state of bf16 parameters: what a stage splits is a part of it on each rank") {
+  constexpr int64_t layers = 4, dim = 128;
+  const double psi = layers * (dim * dim + dim);
+  std::vector<std::string> rows;
+  dist::run_ranks({.ranks = 4}, [&](dist::World& world) {
+    const double n = 4;
+    state_of(plain(0, 4), world, layers, dim, DType::bf16);  // what a first use makes and keeps is no model state
+    for (int stage = 0; stage <= 3; ++stage) {
+      CAPTURE(stage);
+      State s = state_of(plain(stage, 4), world, layers, dim, DType::bf16);
+      auto part = [&](int from) { return stage >= from ? psi / n : psi; };
+      double p = 2 * part(3), g = 4 * part(2), k = 12 * part(1);  // terms of halves are kept in f32
+      CHECK(static_cast<double>(s.parameters) == doctest::Approx(p).epsilon(0.05));
+      CHECK(static_cast<double>(s.gradients) == doctest::Approx(g).epsilon(0.05));
+      CHECK(static_cast<double>(s.optimizer) == doctest::Approx(k).epsilon(0.05));
+      if (world.rank() != 0) continue;
+      char row[160];
+      std::snprintf(row, sizeof row, "stage %d: parameters %.2f (%.2f), gradients %.2f (%.2f), optimizer %.2f (%.2f)",
+                    stage, static_cast<double>(s.parameters) / psi, p / psi, static_cast<double>(s.gradients) / psi,
+                    g / psi, static_cast<double>(s.optimizer) / psi, k / psi);
+      rows.emplace_back(row);
+    }
+  });
+  std::printf("note: model state, bytes per parameter and rank of 4 (formula)\n");
+  for (const std::string& row : rows) std::printf("note: %s\n", row.c_str());
+}
+
+TEST_CASE("in stage 2 backward never holds all gradients: a part, and some buckets") {
+  constexpr int64_t layers = 16, dim = 64, one = (dim * dim + dim) * 8;
+  dist::run_ranks({.ranks = 4}, [&](dist::World& world) {
+    int64_t before = autograd::set_bucket_bytes(one);
+    int64_t whole = state_of(plain(0, 4), world, layers, dim, DType::f64).peak;
+    int64_t split = state_of(plain(2, 4), world, layers, dim, DType::f64).peak;
+    autograd::set_bucket_bytes(before);
+    CHECK(whole >= (layers - 1) * one);  // while what backward needed goes
+    CHECK(split <= layers * one / 4 + 5 * one);
+  });
+}

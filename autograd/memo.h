@@ -13,6 +13,17 @@ Tensor recall(const Tensor& x, const LayoutData* to);
 /// Remembers `result` for as long as it and x live. The innermost MemoScope keeps it alive.
 void remember(const Tensor& x, const LayoutData* to, const Tensor& result);
 
+/// `recall` whatever the grad mode was: the elements alone, off the tape.
+Tensor recall_value(const Tensor& x, const LayoutData* to);
+
+/// A redistribution whose result lives.
+struct Remembered {
+  Tensor source, result;
+  const LayoutData* to = nullptr;
+};
+/// The one whose result x is or is a view of, if neither side was written since; undefined tensors otherwise.
+Remembered remembered(const Tensor& x);
+
 /// Numbers of nodes, from the first to before the last.
 using NodeRange = std::pair<uint64_t, uint64_t>;
 

@@ -5,6 +5,7 @@
 #include <cleave/autograd/sync.h>
 #include <cleave/core/error.h>
 #include <cleave/dist/ambient.h>
+#include <cleave/dist/mesh_state.h>
 #include <cleave/nn/buffer.h>
 #include <cleave/nn/build.h>
 #include <cleave/nn/gather.h>
@@ -40,6 +41,7 @@ void replace_tensor(ParameterState& state, const Tensor& tensor) {
     auto& old = autograd::meta(state.tensor);
     set_requires_grad(tensor, old.requires_grad);
     autograd::meta(tensor).hooks = std::move(old.hooks);
+    autograd::meta(tensor).precision = old.precision;
   }
   state.tensor = tensor;
   state.deferred = false;
@@ -132,6 +134,13 @@ dist::Layout Parameter::gradient_layout() const {
   dist::Layout stored = tensor().layout();
   const auto* own = autograd::meta(tensor()).gradient_layout;
   return own ? dist::Layout(own) : stored;
+}
+
+dist::Layout Parameter::state_layout() const {
+  dist::Layout stored = tensor().layout(), gradient = gradient_layout();
+  if (state_->state_layout) return dist::Layout(state_->state_layout);
+  auto ways = [](dist::Layout l) { return l.data()->mesh->size_of(l.data()->split()); };
+  return gradient.data()->mesh == stored.data()->mesh && ways(gradient) > ways(stored) ? gradient : stored;
 }
 
 void Parameter::set_requires_grad(bool on) { detail::set_requires_grad(tensor(), on); }

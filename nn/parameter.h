@@ -1,4 +1,4 @@
-// Parameter: a named tensor that a module learns, with a storage, a use and a gradient layout.
+// Parameter: a named tensor that a module learns, with a storage, a use, a gradient and a state layout.
 #pragma once
 #include <memory>
 #include <string>
@@ -25,11 +25,12 @@ struct ParameterState : std::enable_shared_from_this<ParameterState> {
   cleave::detail::RandomKey key{};
   Tensor tensor;                                   ///< as stored; without elements while deferred
   const dist::LayoutData* use = nullptr;           ///< null: as stored
+  const dist::LayoutData* state_layout = nullptr;  ///< of optimizer state, if the plan gives one
   mutable std::shared_ptr<GatherOrder> gathers{};  ///< of the last pass that this one was gathered first in
 };
 /// Makes the elements of a deferred one, under a layout or plain.
 Tensor make_elements(const ParameterState& state, const dist::LayoutData* layout);
-/// Puts `tensor` in the place of the stored one; keeps requires_grad and hooks.
+/// Puts `tensor` in the place of the stored one; keeps requires_grad, hooks and the precision of gradients.
 void replace_tensor(ParameterState& state, const Tensor& tensor);
 /// The stored tensor in the use layout. Communicates if the two differ.
 Tensor read(const ParameterState& state);
@@ -61,7 +62,10 @@ class Parameter {
   /// Throw LayoutError on a plain parameter.
   dist::Layout layout() const;
   dist::Layout use_layout() const;
+  /// Of `grad()` after a sync: the plan's, or that of optimizer state if the plan splits that further.
   dist::Layout gradient_layout() const;
+  /// Of optimizer state: the plan's; else the gradient's, if that is split further, or as stored.
+  dist::Layout state_layout() const;
 
   bool requires_grad() const { return tensor().requires_grad(); }
   /// Off: frozen; optimizers pass it by.

@@ -36,6 +36,24 @@ Port read_port(const toml::node& node, const std::string& name) {
   return Port(std::move(entries));
 }
 
+Zero read_zero(const toml::table& table) {
+  Zero zero;
+  for (const auto& [key, node] : table) {
+    std::string name(key.str());
+    if (name == "stage") {
+      auto stage = node.value_exact<int64_t>();
+      if (!stage || *stage < 0 || *stage > 3) fail(node, "the stage of [zero] must be 0, 1, 2 or 3");
+      zero.stage = static_cast<int>(*stage);
+    } else if (name == "axes") {
+      if (!node.is_array()) fail(node, "the axes of [zero] must be a list of names, such as [\"dp\"]");
+      for (const toml::node& axis : *node.as_array()) zero.axes.push_back(read_text(axis, "an axis of [zero]"));
+    } else {
+      fail(node, "[zero] has no \"" + name + "\", only stage and axes" + detail::nearest(name, {"stage", "axes"}));
+    }
+  }
+  return zero;
+}
+
 const toml::table& read_table(const toml::node& node, const std::string& name) {
   if (!node.is_table()) fail(node, "\"" + name + "\" must be a table: [" + name + "]");
   return *node.as_table();
@@ -52,9 +70,11 @@ ShardingPlan read(const toml::table& file) {
     } else if (name == "forward") {
       for (const auto& [k, layouts] : read_table(node, name))
         plan.forward.emplace_back(std::string(k.str()), read_port(layouts, std::string(k.str())));
+    } else if (name == "zero") {
+      plan.zero = read_zero(read_table(node, name));
     } else {
-      fail(node, "there is no table \"" + name + "\"; a plan has [parameter] and [forward]" +
-                     detail::nearest(name, {"parameter", "forward"}));
+      fail(node, "there is no table \"" + name + "\"; a plan has [parameter], [forward] and [zero]" +
+                     detail::nearest(name, {"parameter", "forward", "zero"}));
     }
   }
   return plan;
@@ -118,6 +138,10 @@ std::string to_string(const ShardingPlan& plan) {
   for (const auto& [name, layout] : plan.parameter) out += quoted(name) + " = " + quoted(layout) + "\n";
   out += "\n[forward]\n";
   for (const auto& [name, port] : plan.forward) out += quoted(name) + " = " + to_toml(port) + "\n";
+  if (plan.zero == Zero{}) return out;
+  out += "\n[zero]\nstage = " + std::to_string(plan.zero.stage) + "\naxes = [";
+  for (size_t i = 0; i < plan.zero.axes.size(); ++i) out += (i ? ", " : "") + quoted(plan.zero.axes[i]);
+  out += "]\n";
   return out;
 }
 

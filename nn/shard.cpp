@@ -3,6 +3,7 @@
 #include <cleave/autograd/redistribute.h>
 #include <cleave/autograd/sync.h>
 #include <cleave/core/error.h>
+#include <cleave/dist/mesh_state.h>
 #include <cleave/dist/redistribution.h>
 #include <cleave/nn/internal/resolve_plan.h>
 #include <cleave/nn/shard.h>
@@ -18,6 +19,8 @@ void require_no_gradient(const detail::ParameterState& state) {
                     " has a gradient, which would be lost; call zero_grad() on the model or its optimizer first");
 }
 
+int64_t split_ways(const dist::LayoutData* layout) { return layout->mesh->size_of(layout->split()); }
+
 void place_state(detail::ParameterState& state, const detail::StoragePlan& plan) {
   NoGrad off;
   const Tensor& old = state.tensor;
@@ -32,7 +35,12 @@ void place_state(detail::ParameterState& state, const detail::StoragePlan& plan)
   if (placed.impl() == old.impl()) placed = placed.detach();
   detail::replace_tensor(state, placed);
   state.use = plan.use;
-  if (state.trained) autograd::meta(state.tensor).gradient_layout = plan.gradient;
+  state.state_layout = plan.state;
+  if (!state.trained) return;
+  const dist::LayoutData* gradient = plan.gradient ? plan.gradient : plan.storage;
+  bool further = plan.state && split_ways(plan.state) > split_ways(gradient);
+  autograd::meta(state.tensor).gradient_layout = further ? plan.state : plan.gradient;
+  autograd::set_reduces_early(state.tensor, plan.gradient && (plan.gradient->split() & ~plan.storage->split()));
 }
 
 }  // namespace

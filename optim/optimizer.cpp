@@ -6,6 +6,7 @@
 #include <cleave/dist/communicator.h>
 #include <cleave/dist/mesh_state.h>
 #include <cleave/dist/redistribution.h>
+#include <cleave/dist/together.h>
 #include <cleave/optim/optimizer.h>
 
 #include <algorithm>
@@ -34,8 +35,10 @@ Tensor zeros_of(const Tensor& like, const Shape& global, DType dtype, const Layo
   return out;
 }
 
-// Where the update is made: the parameter's layout, or its gradient's if that is split over more ranks (ZeRO-1/2).
-const LayoutData* owner_layout(const Tensor& parameter, const Tensor& gradient) {
+// Where the update is made: where the plan puts the state, else the parameter's layout, or its gradient's if that is
+// split over more ranks (ZeRO-1/2).
+const LayoutData* owner_layout(const LayoutData* planned, const Tensor& parameter, const Tensor& gradient) {
+  if (planned && parameter.impl()->layout && planned->mesh == parameter.impl()->layout->mesh) return planned;
   const LayoutData *p = parameter.impl()->layout, *g = gradient.impl()->layout;
   if (!p || !g || p->mesh != g->mesh || g->partial) return p;
   return g->mesh->size_of(g->split()) > p->mesh->size_of(p->split()) ? g : p;
@@ -76,17 +79,27 @@ void Optimizer::step() {
   dist::PhaseScope phase("optimizer");
   NoGrad off;
   nn::sync_gradients(parameters_);
+  dist::GatherBuckets gathers(autograd::bucket_bytes(), "optimizer");
+  std::vector<size_t> updated;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& p = parameters_[i].tensor();
-    if (p.requires_grad() && p.grad().defined() && !p.impl()->absent) update_one(i);
+    if (!p.requires_grad() || !p.grad().defined() || p.impl()->absent) continue;
+    update_one(i, gathers);
+    updated.push_back(i);
+  }
+  gathers.finish();
+  for (size_t i : updated) {
+    slots_[i].storage = parameters_[i].tensor().storage();
+    slots_[i].version = parameters_[i].tensor().version();
+    slots_[i].loaded = false;
   }
 }
 
-void Optimizer::update_one(size_t index) {
+void Optimizer::update_one(size_t index, dist::GatherBuckets& gathers) {
   const Tensor& stored = parameters_[index].tensor();
   Slot& slot = slots_[index];
   Tensor gradient = stored.grad();
-  const LayoutData* layout = owner_layout(stored, gradient);
+  const LayoutData* layout = owner_layout(parameters_[index].state()->state_layout, stored, gradient);
   gradient = in_layout(gradient, layout);
   Tensor owned = in_layout(stored.detach(), layout);
   // A cut may share the parameter's storage; what is written here and what moves back below must be two things.
@@ -102,14 +115,12 @@ void Optimizer::update_one(size_t index) {
   update({index, target.local(), gradient.local(), slot.step});
   target.bump_version();
 
+  if (!direct && dist::GatherBuckets::fits(target, stored)) return gathers.add(target, stored);
   if (!direct) target = in_layout(target, stored.impl()->layout);
   if (target.impl()->view.data != stored.impl()->view.data) {
     core::copy_view(stored.device(), core::elements(target), core::elements(stored));
     stored.bump_version();
   }
-  slot.storage = stored.storage();
-  slot.version = stored.version();
-  slot.loaded = false;
 }
 
 // The f32 copy that a half parameter is updated through; made anew if someone else wrote to the parameter since.

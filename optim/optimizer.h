@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <cleave/core/tensor.h>
+#include <cleave/dist/together.h>
 #include <cleave/nn/parameter.h>
 
 namespace cleave::optim {
@@ -21,8 +22,9 @@ struct Group {
 /// One tensor of an optimizer's state, e.g. {"up.weight.exp_avg", ...}; "up.weight.step" is a scalar i64.
 using NamedTensor = std::pair<std::string, Tensor>;
 
-/// Common to all optimizers. Each rank updates the blocks it holds: state is split as the parameter is stored, or as
-/// its gradient is kept if that is split further (ZeRO-1/2). bf16 and f16 parameters are updated through a master copy
+/// Common to all optimizers. Each rank updates the blocks it holds: state lies in the parameters' `state_layout()`
+/// (split as the parameter is stored, or further: ZeRO); where that is split further, the updated parameters are
+/// gathered, in buckets. bf16 and f16 parameters are updated through a master copy
 /// in f32, which is state too.
 class Optimizer {
  public:
@@ -74,7 +76,7 @@ class Optimizer {
     uint32_t version = 0;
     bool loaded = false;  // state came from load_state since
   };
-  void update_one(size_t index);
+  void update_one(size_t index, dist::GatherBuckets& gathers);
   Tensor master(Slot& slot, const Tensor& stored, const Tensor& owned);
 
   std::vector<nn::Parameter> parameters_;

@@ -3,6 +3,7 @@
 #include <cleave/nn/buffer.h>
 #include <cleave/nn/internal/names.h>
 #include <cleave/nn/internal/resolve_plan.h>
+#include <cleave/nn/zero.h>
 
 #include <algorithm>
 
@@ -42,18 +43,19 @@ std::vector<std::string> split_arrows(const std::string& text) {
   }
 }
 
-// "storage", "storage => use" or "storage => use => gradient" for a tensor of this many dims.
+// "storage", "storage => use", "... => gradient" or "... => state" for a tensor of this many dims.
 StoragePlan read_storage(const std::string& text, int rank, dist::DeviceMesh mesh) {
   std::vector<std::string> parts = split_arrows(text);
-  if (parts.size() > 3)
+  if (parts.size() > 4)
     throw PlanError("it has " + std::to_string(parts.size()) +
-                    " layouts; at most \"stored => used => gradient\" are known");
-  const dist::LayoutData* layouts[3] = {};
+                    " layouts; at most \"stored => used => gradient => state\" are known");
+  const dist::LayoutData* layouts[4] = {};
   for (size_t i = 0; i < parts.size(); ++i) {
     layouts[i] = mesh.layout(parts[i]).resolve(rank).data();
-    if (layouts[i]->partial) throw LayoutError("a parameter, its use and its gradient must not be partial");
+    if (layouts[i]->partial) throw LayoutError("a parameter, its use, its gradient and its state must not be partial");
   }
-  return {layouts[0], layouts[1] == layouts[0] ? nullptr : layouts[1], layouts[2] == layouts[0] ? nullptr : layouts[2]};
+  auto own = [&](int i) { return layouts[i] == layouts[0] ? nullptr : layouts[i]; };
+  return {layouts[0], own(1), own(2), layouts[3]};
 }
 
 StoragePlan read_storage(const std::string& key, const std::string& text, const Target& target, dist::DeviceMesh mesh) {
@@ -81,7 +83,8 @@ void require_used(const ShardingPlan& plan, const std::vector<Target>& targets) 
 
 StoragePlan choose(const ShardingPlan& plan, const Target& target, dist::DeviceMesh mesh) {
   const std::string* chosen = nullptr;
-  StoragePlan out{mesh.replicated(target.state->shape.rank()).data(), nullptr, nullptr};
+  StoragePlan out{mesh.replicated(target.state->shape.rank()).data()};
+  bool written_out = false;
   for (bool patterns : {false, true}) {
     for (const auto& [key, text] : plan.parameter) {
       if (is_pattern(key) != patterns || !covers(key, target)) continue;
@@ -91,10 +94,11 @@ StoragePlan choose(const ShardingPlan& plan, const Target& target, dist::DeviceM
                         " different layouts; name it exactly, or make the two agree");
       out = read;
       chosen = &key;
+      written_out = text.find("=>") != std::string::npos;
     }
     if (chosen) break;  // exact names beat patterns
   }
-  return out;
+  return written_out || !target.state->trained ? out : zero_storage(plan.zero, target.state->shape, out.storage);
 }
 
 }  // namespace
@@ -102,6 +106,7 @@ StoragePlan choose(const ShardingPlan& plan, const Target& target, dist::DeviceM
 std::vector<PlacedState> resolve_parameters(const ModuleBase& model, dist::DeviceMesh mesh, const ShardingPlan& plan) {
   std::vector<Target> targets = list_targets(model);
   require_used(plan, targets);
+  check_zero(plan.zero, mesh);
   std::vector<PlacedState> out;
   for (const Target& t : targets) out.push_back({t.state, choose(plan, t, mesh)});
   return out;

@@ -1,6 +1,9 @@
 #include <cleave/autograd/engine.h>
 #include <cleave/autograd/grad_mode.h>
 #include <cleave/autograd/observer.h>
+#include <cleave/autograd/recipe.h>
+#include <cleave/autograd/reduce_buckets.h>
+#include <cleave/autograd/sync.h>
 #include <cleave/core/error.h>
 #include <cleave/core/primitives.h>
 #include <cleave/dist/communicator.h>
@@ -32,7 +35,8 @@ class Engine {
     if (!gradient.value.defined()) return;
     if (edge.node) {
       Node& node = *edge.node.get();
-      node.outputs[static_cast<size_t>(edge.output)].slots.add(std::move(gradient));
+      OutputInfo& output = node.outputs[static_cast<size_t>(edge.output)];
+      output.slots.add(std::move(gradient), output.summed);
       if (!std::exchange(node.queued, true)) queue_.push(edge.node);
     }
   }
@@ -54,7 +58,34 @@ class Engine {
     }
   }
 
+  /// Notes the recipes that nodes behind `edges` keep, to gather for one node while another computes.
+  void look_ahead(std::span<const Edge> edges) {
+    std::unordered_set<const Node*> seen;
+    std::vector<NodeRef> open;
+    auto follow = [&](const Edge& edge) {
+      if (edge.node && seen.insert(edge.node.get()).second) open.push_back(edge.node);
+    };
+    for (const Edge& edge : edges) follow(edge);
+    while (!open.empty()) {
+      NodeRef node = std::move(open.back());
+      open.pop_back();
+      for (const Edge& edge : node->inputs) follow(edge);
+      bool keeps = false;
+      node->each_recipe([&](const Recipe&) { keeps = true; });
+      if (keeps) ahead_.push_back(std::move(node));
+    }
+    std::sort(ahead_.begin(), ahead_.end(), [](const NodeRef& a, const NodeRef& b) { return !ByLatest()(a, b) && a.get() != b.get(); });
+  }
+
   void run() {
+    run_all();
+    scatter_.finish();
+  }
+
+  std::vector<Tensor> leaves;
+
+ private:
+  void run_all() {
     while (!queue_.empty()) {
       running_ = queue_.top();
       queue_.pop();
@@ -63,18 +94,23 @@ class Engine {
         throw GradError("[" + std::string(running_->name()) +
                         "] its result left a function that nn::checkpoint ran without keeping what backward needs; "
                         "let the function return it");
+      start_next();
       if (running_->recomputes())
         recompute(*running_.get());
       else
         run_node(*running_.get());
+      regathered_.drop(running_.get());
       if (!options_.retain_graph) running_->release_saved();
       running_ = {};
     }
   }
 
-  std::vector<Tensor> leaves;
+  // The gathers of the node with recipes that is next in line.
+  void start_next() {
+    for (; next_ < ahead_.size() && ahead_[next_]->sequence() >= running_->sequence(); ++next_) ahead_[next_] = {};
+    if (next_ < ahead_.size()) ahead_[next_]->each_recipe([&](const Recipe& r) { regathered_.start(r); });
+  }
 
- private:
   static void reset(Node& node) {
     node.queued = false;
     for (OutputInfo& o : node.outputs) o.slots.clear();
@@ -128,27 +164,49 @@ class Engine {
   }
 
   void deliver_to_leaf(const Tensor& leaf, Cotangent&& gradient) {
+    if (gradient.value.defined() && gradient.held) return scatter_to_leaf(leaf, std::move(gradient));
     if (gradient.value.defined()) add_to_leaf(leaf, std::move(gradient));
+    count_term(leaf);
+  }
+
+  // A term of what was gathered from a leaf: reduced to the leaf's blocks together with others (ZeRO-3).
+  void scatter_to_leaf(const Tensor& leaf, Cotangent&& gradient) {
+    if (options_.captured && wanted(leaf) == options_.wanted.end()) return count_term(leaf);
+    const LayoutData* to = gradient_layout(leaf.impl()->layout, gradient.partial);
+    scatter_.add({std::move(gradient.value), leaf.shape(), gradient.held, to, reduced_dtype(leaf),
+                  [this, leaf, partial = gradient.partial](const Tensor& block) {
+                    add_to_leaf(leaf, {block, partial});
+                    count_term(leaf);
+                  }});
+  }
+
+  void count_term(const Tensor& leaf) {
     if (options_.completed && --awaited_[leaf.impl()] == 0) options_.completed(leaf);
   }
 
+  std::span<const Tensor>::iterator wanted(const Tensor& leaf) const {
+    return std::find_if(options_.wanted.begin(), options_.wanted.end(),
+                        [&](const Tensor& t) { return t.impl() == leaf.impl(); });
+  }
+
   void add_to_leaf(const Tensor& leaf, Cotangent&& gradient) {
-    auto is_leaf = [&](const Tensor& t) { return t.impl() == leaf.impl(); };
-    Slots* slots = nullptr;
+    Slots* slots = &meta(leaf).slots;
     if (options_.captured) {
-      auto wanted = std::find_if(options_.wanted.begin(), options_.wanted.end(), is_leaf);
-      if (wanted == options_.wanted.end()) return;
-      slots = &(*options_.captured)[static_cast<size_t>(wanted - options_.wanted.begin())];
-    } else {
-      slots = &meta(leaf).slots;
+      auto at = wanted(leaf);
+      if (at == options_.wanted.end()) return;
+      slots = &(*options_.captured)[static_cast<size_t>(at - options_.wanted.begin())];
     }
-    std::erase_if(leaves, is_leaf);
+    std::erase_if(leaves, [&](const Tensor& t) { return t.impl() == leaf.impl(); });
     leaves.push_back(leaf);
-    slots->add(std::move(gradient), true);
+    slots->add(std::move(gradient), kept_dtype(leaf));
   }
 
   const EngineOptions& options_;
   std::unordered_map<const detail::TensorImpl*, int> awaited_;  // terms still to come, by leaf
+  std::vector<NodeRef> ahead_;  // nodes with recipes, latest first, while overlapping
+  size_t next_ = 0;
+  Regathered regathered_;
+  ReduceBuckets scatter_{"gather backward"};
   NodeRef running_;
   std::priority_queue<NodeRef, std::vector<NodeRef>, ByLatest> queue_;
 };
@@ -163,6 +221,7 @@ std::vector<Tensor> run_backward(std::span<const Root> roots, const EngineOption
   starts.reserve(roots.size());
   for (const Root& root : roots) starts.push_back(edge_of(root.tensor));
   if (options.completed) engine.expect(starts);
+  if (overlapping()) engine.look_ahead(starts);
   for (size_t i = 0; i < roots.size(); ++i) engine.deliver(starts[i], Cotangent(roots[i].cotangent));
   starts.clear();  // a node goes when it has run
   engine.run();

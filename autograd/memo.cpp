@@ -23,6 +23,7 @@ bool taped(const Tensor& x) { return grad_enabled() && x.requires_grad(); }
 struct Table {
   std::unordered_map<detail::TensorImpl*, std::vector<Entry>> by_source;
   std::unordered_map<detail::TensorImpl*, detail::TensorImpl*> source_of;
+  std::unordered_map<const Storage*, detail::TensorImpl*> result_on;  // results on a storage of their own
 };
 
 thread_local bool table_gone = false;
@@ -71,7 +72,34 @@ void remember(const Tensor& x, const LayoutData* to, const Tensor& result) {
   t.by_source[x.impl()].push_back({result.impl(), x.version(), result.version(), to, taped(x)});
   t.source_of[result.impl()] = x.impl();
   x.impl()->memoised = result.impl()->memoised = true;
+  if (result.storage() != x.storage()) t.result_on[result.storage()] = result.impl();
   if (innermost) innermost->kept_.push_back(result);
+}
+
+Tensor recall_value(const Tensor& x, const LayoutData* to) {
+  if (!x.impl()->memoised) return {};
+  auto it = table().by_source.find(x.impl());
+  if (it == table().by_source.end()) return {};
+  for (const Entry& e : it->second)
+    if (e.to == to && e.source_version == x.version() && e.result->storage->version() == e.result_version &&
+        try_retain(e.result))
+      return Tensor(e.result).detach();
+  return {};
+}
+
+Remembered remembered(const Tensor& x) {
+  if (!x.storage()->redistributed()) return {};
+  Table& t = table();
+  auto found = t.result_on.find(x.storage());
+  if (found == t.result_on.end() || !try_retain(found->second)) return {};
+  Tensor result(found->second);
+  auto source = t.source_of.find(result.impl());
+  if (source == t.source_of.end() || !try_retain(source->second)) return {};
+  Tensor from(source->second);
+  for (const Entry& e : t.by_source[from.impl()])
+    if (e.result == result.impl() && e.source_version == from.version() && e.result_version == result.version())
+      return {from, result, e.to};
+  return {};
 }
 
 MemoScope::MemoScope(bool ends_here) : outer_(std::exchange(innermost, this)), ends_here_(ends_here) {}
@@ -87,6 +115,7 @@ MemoScope::~MemoScope() {
 void detail::forget_memo(TensorImpl* impl) noexcept {
   if (autograd::table_gone) return;
   auto& t = autograd::table();
+  if (auto on = t.result_on.find(impl->storage); on != t.result_on.end() && on->second == impl) t.result_on.erase(on);
   if (auto it = t.source_of.find(impl); it != t.source_of.end()) {
     if (auto source = t.by_source.find(it->second); source != t.by_source.end()) {
       std::erase_if(source->second, [&](const autograd::Entry& e) { return e.result == impl; });

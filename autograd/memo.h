@@ -12,6 +12,17 @@ Tensor recall(const Tensor& x, const LayoutData* to);
 /// Remembers `result` for as long as it and x live. The innermost MemoScope keeps it alive.
 void remember(const Tensor& x, const LayoutData* to, const Tensor& result);
 
+/// `recall` whatever the grad mode was: the elements alone, off the tape.
+Tensor recall_value(const Tensor& x, const LayoutData* to);
+
+/// A redistribution whose result lives.
+struct Remembered {
+  Tensor source, result;
+  const LayoutData* to = nullptr;
+};
+/// The one whose result x is or is a view of, if neither side was written since; undefined tensors otherwise.
+Remembered remembered(const Tensor& x);
+
 /// Keeps results alive until it ends: the running `operator()` of a module. Under RecordOnly the scope around it goes
 /// on keeping what the tape otherwise would, parameters aside, up to one that `ends_here`.
 class MemoScope {

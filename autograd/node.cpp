@@ -63,6 +63,7 @@ void Node::add_output(const Tensor& y, bool requires_grad) {
   info.device = impl.device;
   info.layout = impl.layout;
   info.parameter = impl.parameter;
+  info.summed = info.dtype;
   if (requires_grad && is_floating(info.dtype)) {
     detail::AutogradMeta& m = meta(y);
     m.requires_grad = true;
@@ -85,6 +86,31 @@ const Tensor& SavedTensor::get(const char* op) const {
                     ", which was written in place since (version " + std::to_string(value.version()) + ", saved at " +
                     std::to_string(version) + "); write to a clone instead");
   return value;
+}
+
+DType summed_dtype(const Edge& edge, DType own) {
+  if (edge.leaf.defined()) return kept_dtype(edge.leaf);
+  return edge.node ? edge.node->outputs[static_cast<size_t>(edge.output)].summed : own;
+}
+
+void set_gradient_precision(const Tensor& leaf, GradientPrecision precision) {
+  for (DType t : {precision.keep, precision.reduce})
+    if (t != DType::f32 && !is_half(t))
+      throw DTypeError("[set_gradient_precision] gradients are kept and reduced in f32, bf16 or f16, not in " +
+                       std::string(to_string(t)));
+  meta(leaf).precision = precision;
+}
+
+DType kept_dtype(const Tensor& leaf) {
+  if (!is_half(leaf.dtype())) return leaf.dtype();
+  const auto* m = leaf.impl()->autograd;
+  return m ? m->precision.keep : DType::f32;
+}
+
+DType reduced_dtype(const Tensor& leaf) {
+  if (leaf.dtype() == DType::f64) return DType::f64;
+  const auto* m = leaf.impl()->autograd;
+  return m ? m->precision.reduce : DType::f32;
 }
 
 detail::AutogradMeta& meta(const Tensor& x) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <cleave/autograd/grad_mode.h>
+#include <cleave/autograd/gradient_precision.h>
 #include <cleave/autograd/gradient_rules.h>
 #include <cleave/autograd/slots.h>
 #include <cleave/core/tensor_impl.h>
@@ -12,6 +13,7 @@
 namespace cleave::autograd {
 
 class Node;
+struct Recipe;
 
 /// A counted reference to a node.
 class NodeRef {
@@ -49,6 +51,7 @@ struct OutputInfo {
   Device device = Device::Cpu;
   const LayoutData* layout = nullptr;
   bool parameter = false;
+  DType summed = DType::f32;  // dtype in which the terms of its gradient are summed
   Slots slots;  // during a backward run
 };
 
@@ -80,6 +83,8 @@ class Node {
   virtual bool recomputes() const { return false; }
   /// The outputs again, by position, on the tape.
   virtual std::vector<Tensor> recompute() { return {}; }
+  /// Calls f for what it has saved as a recipe.
+  virtual void each_recipe(const std::function<void(const Recipe&)>&) const {}
   /// Lets go of saved tensors; `backward` throws GradError from then on.
   virtual void release_saved() = 0;
 
@@ -115,6 +120,9 @@ struct SavedTensor {
   const Tensor& get(const char* op) const;
 };
 
+/// The dtype in which gradients that go along `edge` are summed; `own` is that of the tensor.
+DType summed_dtype(const Edge& edge, DType own);
+
 /// Zeros `cotangent` (in a copy) on ranks other than the first along `axes`, and marks it partial there: the free way
 /// from R to P.
 void keep_on_first(Cotangent& cotangent, const LayoutData* layout, AxisMask axes);
@@ -138,7 +146,8 @@ struct AutogradMeta {
   autograd::Slots slots;                              ///< terms not yet synced
   Tensor grad;                                        ///< synced, in the gradient layout
   const dist::LayoutData* gradient_layout = nullptr;  ///< null: the tensor's own, with partial axes reduced
-  bool reduce_early = false;                          ///< to it as soon as backward has the last term
+  bool reduce_early = false;                          ///< into it in backward, as soon as the last term is there
+  autograd::GradientPrecision precision = {};
   std::vector<std::function<Tensor(const Tensor&)>> hooks;
 };
 

@@ -20,12 +20,13 @@ class RedistributeNode : public Node {
     const Cotangent& g = cotangents[0];
     if (!g.value.defined()) return {Cotangent{}};
     const OutputInfo& out = outputs[0];
+    const LayoutData* target = redistribution_gradient(from_, to_, g.partial);
+    // What goes to a leaf is not needed at once: it shares collectives with others.
+    if (inputs[0].leaf.defined() && from_->mesh == to_->mesh)
+      return {Cotangent{g.value, target->partial, gradient_layout(to_, g.partial)}};
     Tensor placed = detail::make_view(g.value, g.value.impl()->view, out.global, gradient_layout(to_, g.partial));
     placed.impl()->absent = !to_->mesh->member();
-    const LayoutData* target = redistribution_gradient(from_, to_, g.partial);
-    // What goes to a leaf is not needed before the sync.
-    auto place = inputs[0].leaf.defined() ? dist::start_redistribution : dist::redistribute_data;
-    return {Cotangent{place(placed, target, name()).local(), target->partial}};
+    return {Cotangent{dist::redistribute_data(placed, target, name()).local(), target->partial}};
   }
   void release_saved() override {}
 
@@ -51,6 +52,7 @@ Tensor tape_redistribution(const Tensor& x, const LayoutData* to, Tensor y, cons
     NodeRef node(new RedistributeNode(x.impl()->layout, to, label));
     node->add_input(x);
     node->add_output(y);
+    if (node->inputs[0].leaf.defined()) node->outputs[0].summed = kept_dtype(x);
   }
   remember(x, to, y);
   return y;

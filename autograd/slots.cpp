@@ -43,15 +43,15 @@ AxisMask Slots::all() const {
   return terms_.empty() ? 0 : m;
 }
 
-void Slots::add(Cotangent term, bool widen) {
+void Slots::add(Cotangent term, DType dtype) {
   for (Term& t : terms_) {
     if (t.value.partial != term.partial) continue;
     add_into(t.value.value, t.owned, term.value);
     return;
   }
   bool owned = detail::is_unique(term.value) && term.value.is_contiguous();
-  if (widen && is_half(term.value.dtype())) {
-    term.value = detail::dense_copy(term.value, DType::f32);
+  if (term.value.dtype() != dtype) {
+    term.value = detail::dense_copy(term.value, dtype);
     owned = true;
   }
   terms_.push_back({std::move(term), owned});
@@ -61,7 +61,10 @@ void Slots::take(Slots&& other) {
   if (terms_.empty()) {
     terms_ = std::move(other.terms_);
   } else {
-    for (Term& t : other.terms_) add(std::move(t.value));
+    for (Term& t : other.terms_) {
+      DType dtype = t.value.value.dtype();
+      add(std::move(t.value), dtype);
+    }
   }
   other.terms_.clear();
 }

@@ -11,6 +11,9 @@ namespace cleave::autograd {
 struct Cotangent {
   Tensor value;
   AxisMask partial = 0;
+  /// Set on its way from a redistribution to a leaf: the layout that `value` still has, for the engine to bring to that
+  /// of the leaf together with others; `partial` are the axes that stay so.
+  const LayoutData* held = nullptr;
 };
 
 class Slots {
@@ -20,8 +23,8 @@ class Slots {
   AxisMask any() const;  ///< union of the masks
   AxisMask all() const;  ///< intersection of the masks
 
-  /// Adds a term; never communicates. `widen`: keep the sum of a bf16 or f16 term in f32.
-  void add(Cotangent term, bool widen = false);
+  /// Adds a term, summed in `dtype`; never communicates.
+  void add(Cotangent term, DType dtype);
 
   /// Adds the terms of `other` as they are, in their order.
   void take(Slots&& other);

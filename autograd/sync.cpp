@@ -9,16 +9,19 @@ namespace cleave {
 namespace autograd {
 namespace {
 
-// The synced gradient in its layout, added to one that is there already.
-void settle(detail::AutogradMeta& m, const Tensor& gradient) {
+thread_local int64_t bucket_limit = kBucketBytes;
+thread_local bool any_early = false;
+
+// The synced gradient in its layout and dtype, added to one that is there already.
+void settle(detail::AutogradMeta& m, const Tensor& gradient, DType dtype) {
   if (m.grad.defined()) {
     detail::accumulate_view(gradient.impl()->device, detail::elements(gradient), detail::elements(m.grad));
     m.grad.bump_version();
-  } else if (!gradient.is_contiguous() ||
+  } else if (gradient.dtype() != dtype || !gradient.is_contiguous() ||
              gradient.impl()->view.numel() * size_of(gradient.dtype()) != gradient.storage()->bytes()) {
     // A gradient that outlives its bucket would keep all of it alive.
-    Tensor own = detail::make_tensor(gradient.shape(), gradient.impl()->view.shape, gradient.dtype(),
-                                     gradient.impl()->device, gradient.impl()->layout, gradient.impl()->absent);
+    Tensor own = detail::make_tensor(gradient.shape(), gradient.impl()->view.shape, dtype, gradient.impl()->device,
+                                     gradient.impl()->layout, gradient.impl()->absent);
     detail::copy_view(own.impl()->device, detail::elements(gradient), own.impl()->view);
     m.grad = own;
   } else {
@@ -33,23 +36,20 @@ void run_hooks(detail::AutogradMeta& m) {
 
 }  // namespace
 
-namespace {
-thread_local bool early_reduction = false;
-thread_local int64_t bucket_limit = kBucketBytes;
-}  // namespace
-
 int64_t bucket_bytes() { return bucket_limit; }
 int64_t set_bucket_bytes(int64_t bytes) {
   if (bytes < 0)
-    throw ValueError("[set_bucket_bytes] a bucket of " + std::to_string(bytes) + " bytes; pass at least 0");
+    throw ValueError("[set_bucket_bytes] a bucket of " + std::to_string(bytes) +
+                     " bytes; pass 0 to let each gradient go alone");
   return std::exchange(bucket_limit, bytes);
 }
 
-void note_early_reduction() { early_reduction = true; }
-bool watches_leaves() { return early_reduction || overlapping(); }
-bool reduces_early(const Tensor& leaf) {
-  return overlapping() || (leaf.impl()->autograd && leaf.impl()->autograd->reduce_early);
+bool reduces_early(const Tensor& leaf) { return leaf.impl()->autograd && leaf.impl()->autograd->reduce_early; }
+void set_reduces_early(const Tensor& leaf, bool on) {
+  meta(leaf).reduce_early = on;
+  any_early = any_early || on;
 }
+bool any_reduces_early() { return any_early; }
 
 bool has_pending(const Tensor& leaf) { return leaf.impl()->autograd && !leaf.impl()->autograd->slots.empty(); }
 
@@ -65,7 +65,7 @@ void LeafSync::finish() {
   NoGrad off;
   std::vector<Tensor> gradients = merge_.finish();
   for (size_t i = 0; i < leaves_.size(); ++i)  // a bucket goes with the last gradient in it
-    settle(*leaves_[i].impl()->autograd, std::exchange(gradients[i], {}));
+    settle(*leaves_[i].impl()->autograd, std::exchange(gradients[i], {}), kept_dtype(leaves_[i]));
   for (const Tensor& leaf : leaves_) run_hooks(*leaf.impl()->autograd);
   leaves_.clear();
 }

@@ -20,18 +20,18 @@ class Slots;
 /// Whether `leaf` has terms that were not synced.
 bool has_pending(const Tensor& leaf);
 
-/// Bytes up to which gradients that are reduced over the same axes share one collective; this rank's setting.
+/// Bytes up to which gradients that are reduced over the same axes share one collective, unless set otherwise.
 inline constexpr int64_t kBucketBytes = int64_t{25} << 20;
-int64_t bucket_bytes();
-/// Sets it, alike on all ranks, and returns the one before; 0: each gradient has its own. Throws ValueError below 0.
+/// This rank's setting, for gradients and for the parameters that optimizers gather; 0: each goes alone. Every rank sets
+/// the same. Returns the one before; throws ValueError if negative.
 int64_t set_bucket_bytes(int64_t bytes);
+int64_t bucket_bytes();
 
-/// Says that this rank has leaves whose gradients are reduced early.
-void note_early_reduction();
-/// Whether backward has to know when a leaf has its last term.
-bool watches_leaves();
-/// Whether `leaf`'s gradient is to be reduced as soon as it is complete.
+/// Whether a leaf's gradient is to be reduced in backward as soon as it has its last term (ZeRO-2).
 bool reduces_early(const Tensor& leaf);
+void set_reduces_early(const Tensor& leaf, bool on);
+/// Whether this rank ever had such a leaf: only then does a backward count terms.
+bool any_reduces_early();
 
 /// Whether what is started on this rank goes on while it computes: then terms are worth merging as soon as complete.
 bool overlapping();

@@ -13,9 +13,10 @@ void backward_from(const Tensor& y, autograd::Cotangent cotangent, const Backwar
   autograd::Root root{y, std::move(cotangent)};
   autograd::LeafSync sync;
   autograd::EngineOptions engine{.retain_graph = options.retain_graph};
-  if (options.sync && autograd::watches_leaves())
+  bool at_once = autograd::overlapping();
+  if (options.sync && (at_once || autograd::any_reduces_early()))
     engine.completed = [&](const Tensor& leaf) {
-      if (autograd::reduces_early(leaf)) sync.add(leaf);
+      if (at_once || autograd::reduces_early(leaf)) sync.add(leaf);
     };
   std::vector<Tensor> leaves = autograd::run_backward({&root, 1}, engine);
   if (!options.sync) return;

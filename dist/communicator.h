@@ -120,6 +120,7 @@ struct CommCount {
   std::string phase;  ///< "forward", "backward", "optimizer"
   std::string axis;
   CollectiveKind kind = CollectiveKind::all_reduce;
+  DType dtype = DType::f32;  ///< of the elements
   int64_t bytes = 0;
   int64_t count = 0;
   double seconds = 0;  ///< what the cost model gives, see cost_model.h
@@ -135,7 +136,7 @@ struct CommEvent {
 };
 
 /// This rank's traffic since `reset_comm_counts()`, by phase (forward, which is also the phase outside any scope,
-/// backward, optimizer, others), axis and kind. Groups of one rank, barriers and the receiving side of point to point
+/// backward, optimizer, others), axis, kind and dtype. Groups of one rank, barriers and the receiving side of point to point
 /// are not counted.
 std::vector<CommCount> comm_counts();
 void reset_comm_counts();

@@ -22,18 +22,18 @@ int order(const std::string& phase) {
   return phase == "forward" ? 0 : phase == "backward" ? 1 : phase == "optimizer" ? 2 : 3;
 }
 
-// A program has a handful of (phase, axis, kind), so a scan is as fast as a table.
-CommCount& entry(const char* phase, const std::string& axis, CollectiveKind kind) {
+// A program has a handful of (phase, axis, kind, dtype), so a scan is as fast as a table.
+CommCount& entry(const char* phase, const std::string& axis, CollectiveKind kind, DType dtype) {
   for (CommCount& c : traffic.counts)
-    if (c.kind == kind && c.axis == axis && c.phase == phase) return c;
-  return traffic.counts.emplace_back(CommCount{phase, axis, kind});
+    if (c.kind == kind && c.dtype == dtype && c.axis == axis && c.phase == phase) return c;
+  return traffic.counts.emplace_back(CommCount{phase, axis, kind, dtype});
 }
 
 }  // namespace
 
 void detail::count_collective(const Collective& call, const std::string& axis, int ranks, int64_t bytes,
                               int64_t whole) {
-  CommCount& c = entry(traffic.phase, axis, call.kind);
+  CommCount& c = entry(traffic.phase, axis, call.kind, call.dtype);
   c.bytes += bytes;
   c.count += 1;
   c.seconds += collective_seconds(call.kind, ranks, whole);
@@ -42,7 +42,7 @@ void detail::count_collective(const Collective& call, const std::string& axis, i
 
 std::vector<CommCount> comm_counts() {
   auto sorted = traffic.counts;
-  auto key = [](const CommCount& c) { return std::tuple(order(c.phase), c.phase, c.axis, c.kind); };
+  auto key = [](const CommCount& c) { return std::tuple(order(c.phase), c.phase, c.axis, c.kind, c.dtype); };
   std::sort(sorted.begin(), sorted.end(), [&](const CommCount& a, const CommCount& b) { return key(a) < key(b); });
   return sorted;
 }

@@ -1,6 +1,7 @@
 // Activation checkpointing: what one call does, and its node.
 #include <cleave/autograd/memo.h>
 #include <cleave/autograd/node.h>
+#include <cleave/autograd/recipe.h>
 #include <cleave/autograd/redistribute.h>
 #include <cleave/core/error.h>
 #include <cleave/core/observer.h>
@@ -9,6 +10,7 @@
 #include <cleave/nn/internal/first_order.h>
 #include <cleave/nn/internal/names.h>
 #include <cleave/nn/recompute.h>
+#include <cleave/ops/autocast.h>
 
 #include <algorithm>
 #include <optional>
@@ -40,6 +42,7 @@ struct Surroundings {
   cleave::detail::RandomKey random = cleave::detail::random_state();
   const dist::MeshState* mesh = dist::ambient_mesh();
   bool forbidden = dist::implicit_redistribution_forbidden();
+  std::optional<DType> autocast = autocast_dtype();
   std::vector<std::pair<ModuleBase*, bool>> training = {};
 };
 
@@ -100,7 +103,9 @@ class CheckpointNode : public Node {
     if (last_run) release_saved();
     NamedSpan span(SpanKind::scope, "recompute");
     EnableGrad on;
+    autograd::RegatherScope keep(autograd::Regather::nothing);  // its backward follows at once
     DifferentiatedScope inside;
+    Autocast cast(around.autocast);
     dist::UseMesh mesh(around.mesh);
     dist::ForbidImplicitRedistribution forbid(around.forbidden);
     RestoredModes modes(around.training);

@@ -28,8 +28,7 @@ void place_gradient(detail::ParameterState& state, const detail::StoragePlan& pl
   state.state_layout = plan.state ? plan.state : parts(gradient) > parts(plan.storage) ? gradient : plan.storage;
   bool late = parts(state.state_layout) > parts(gradient);
   meta.gradient_layout = late ? state.state_layout : plan.gradient;
-  meta.reduce_early = !late && plan.gradient && parts(gradient) > parts(plan.storage);
-  if (meta.reduce_early) autograd::note_early_reduction();
+  autograd::set_reduces_early(state.tensor, !late && plan.gradient && parts(gradient) > parts(plan.storage));
 }
 
 void place_state(detail::ParameterState& state, const detail::StoragePlan& plan) {

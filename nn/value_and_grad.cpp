@@ -116,7 +116,11 @@ std::vector<Tensor> GradCall::gradients(const std::vector<Tensor>& outputs, cons
     order.push_back(i);
   };
   autograd::EngineOptions engine{.wanted = s.leaves, .captured = &captured};
-  if (autograd::overlapping()) engine.completed = add;
+  bool at_once = autograd::overlapping();
+  if (at_once || autograd::any_reduces_early())
+    engine.completed = [&](const Tensor& leaf) {
+      if (at_once || autograd::reduces_early(leaf)) add(leaf);
+    };
   std::vector<Tensor> reached = autograd::run_backward(roots, engine);
   NoGrad off;
   for (const Tensor& leaf : reached) add(leaf);

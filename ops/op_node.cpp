@@ -32,9 +32,9 @@ OpNode::OpNode(const OpDef& op, Attributes attributes, Inputs in, std::span<Tens
     add_input(x);
     if (!x.defined()) continue;
     const detail::TensorImpl& impl = *x.impl();
-    DType dtype = impl.view.dtype, summed = is_half(dtype) && inputs[i].leaf.defined() ? DType::f32 : dtype;
+    DType dtype = impl.view.dtype, summed = autograd::summed_dtype(inputs[i], dtype);
     types_[i] = {impl.view.shape, impl.global, dtype, summed, impl.layout};
-    if (bit(op.saves.inputs, i)) saved_[i].save(x);
+    if (bit(op.saves.inputs, i)) save_input(i, x);
   }
   for (size_t i = 0; i < out.size(); ++i) {
     add_output(out[i], bit(op.differentiable_outputs, i));
@@ -42,6 +42,23 @@ OpNode::OpNode(const OpDef& op, Attributes attributes, Inputs in, std::span<Tens
   }
   absent_ = out[0].impl()->absent;
   if (live_inputs() == 1) set_kind(autograd::Producer::local_single);
+}
+
+void OpNode::save_input(size_t i, const Tensor& x) {
+  if (x.storage()->redistributed() && saving_enabled())
+    if (auto recipe = autograd::recipe_of(x)) return void(recipes_.emplace_back(i, std::move(recipe)));
+  saved_[i].save(x);
+}
+
+Tensor OpNode::saved_input(size_t i) const {
+  for (const auto& [at, recipe] : recipes_)
+    if (at == i) return block_of(autograd::follow(*recipe, op_.name));
+  const Tensor& saved = saved_[i].get(op_.name);
+  return saved.defined() ? block_of(saved) : Tensor();
+}
+
+void OpNode::each_recipe(const std::function<void(const autograd::Recipe&)>& f) const {
+  for (const auto& [at, recipe] : recipes_) f(*recipe);
 }
 
 // Rule B1: what other outputs make partial, this one's cotangent must be too.
@@ -83,8 +100,7 @@ std::vector<Cotangent> OpNode::backward(std::span<const Cotangent> given) {
   auto needs = std::make_unique<bool[]>(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     needs[i] = inputs[i].live();
-    const Tensor& saved = saved_[i].get(op_.name);
-    in_values.push_back(saved.defined() ? block_of(saved) : Tensor());
+    in_values.push_back(saved_input(i));
   }
   for (size_t i = inputs.size(); i < saved_.size(); ++i) out_values.push_back(saved_[i].get(op_.name));
   if (last_run) release_saved();  // so that what only this node held is the call's own
@@ -103,6 +119,7 @@ std::vector<Cotangent> OpNode::backward(std::span<const Cotangent> given) {
 void OpNode::release_saved() {
   released_ = true;
   for (auto& s : saved_) s.value = {};
+  recipes_.clear();
 }
 
 }  // namespace cleave

@@ -144,8 +144,7 @@ void Optimizer::end_update(Work& work) {
   const Tensor& target = work.target;
   target.bump_version();
   stepped_.push_back(work.update.index);
-  if (!work.direct)
-    return updated_.add(stored, target.dtype() == stored.dtype() ? target : own_copy(target, stored.dtype()));
+  if (!work.direct) return updated_.add(stored, target);
   if (target.impl()->view.data != stored.impl()->view.data) {
     core::copy_view(stored.device(), core::elements(target), core::elements(stored));
     stored.bump_version();

@@ -6,11 +6,10 @@
 
 namespace cleave::optim::detail {
 
-/// Collects updated blocks and brings them to where the parameters are stored: those that take the same all-gather
-/// share it, in buckets of autograd::bucket_bytes().
+/// Collects updated blocks and brings them to where the parameters are stored, in buckets where they are gathered.
 class Updated {
  public:
-  /// `block` is `stored` updated, in its dtype, under the layout of its owners.
+  /// `block` is `stored` updated, under the layout of its owners.
   void add(const Tensor& stored, const Tensor& block);
   /// Communicates.
   void bring_back();

@@ -295,11 +295,18 @@ TEST_CASE("a simulated rank counts bytes and time and moves nothing") {
     CHECK_THROWS_AS(tp->all_reduce(&x, 1, DType::f32), CommError);
     counts = comm_counts();
   });
-  REQUIRE(counts.size() == 2);
-  CHECK(counts[0].bytes == (int64_t{2} << 40) + 4);  // the refused call was counted too
-  CHECK(counts[0].seconds > counts[1].seconds);
-  CHECK(counts[1].bytes == 2000);
-  CHECK(counts[1].count == 2);
+  REQUIRE(counts.size() == 3);
+  auto of = [&](CollectiveKind kind, DType dtype) {
+    for (const CommCount& c : counts)
+      if (c.kind == kind && c.dtype == dtype) return c;
+    return CommCount{};
+  };
+  CommCount reduced = of(CollectiveKind::all_reduce, DType::bf16), gathered = of(CollectiveKind::all_gather, DType::f32);
+  CHECK(reduced.bytes == int64_t{2} << 40);
+  CHECK(of(CollectiveKind::all_reduce, DType::f32).bytes == 4);  // the refused call was counted too
+  CHECK(reduced.seconds > gathered.seconds);
+  CHECK(gathered.bytes == 2000);
+  CHECK(gathered.count == 2);
   CHECK_THROWS_AS(simulate(4, 4, [](World&) {}), ValueError);
 }
 

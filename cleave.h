@@ -27,6 +27,7 @@
 #include <cleave/autograd/grad_mode.h>
 #include <cleave/autograd/gradcheck.h>
 #include <cleave/autograd/observer.h>
+#include <cleave/autograd/recipe.h>
 #include <cleave/autograd/redistribute.h>
 #include <cleave/autograd/sync.h>
 
@@ -64,6 +65,7 @@
 #include <cleave/nn/data/token_dataset.h>
 #include <cleave/nn/data/token_file.h>
 #include <cleave/nn/data/token_loader.h>
+#include <cleave/nn/gradient_precision.h>
 #include <cleave/nn/init.h>
 #include <cleave/nn/layers.h>
 #include <cleave/nn/list.h>

@@ -74,7 +74,8 @@ class Engine {
       node->each_recipe([&](const Recipe&) { keeps = true; });
       if (keeps) ahead_.push_back(std::move(node));
     }
-    std::sort(ahead_.begin(), ahead_.end(), [](const NodeRef& a, const NodeRef& b) { return !ByLatest()(a, b) && a.get() != b.get(); });
+    std::sort(ahead_.begin(), ahead_.end(),
+              [](const NodeRef& a, const NodeRef& b) { return !ByLatest()(a, b) && a.get() != b.get(); });
   }
 
   void run() {
@@ -203,7 +204,7 @@ class Engine {
 
   const EngineOptions& options_;
   std::unordered_map<const detail::TensorImpl*, int> awaited_;  // terms still to come, by leaf
-  std::vector<NodeRef> ahead_;  // nodes with recipes, latest first, while overlapping
+  std::vector<NodeRef> ahead_;                                  // nodes with recipes, latest first, while overlapping
   size_t next_ = 0;
   Regathered regathered_;
   ReduceBuckets scatter_{"gather backward"};

@@ -52,7 +52,7 @@ struct OutputInfo {
   const LayoutData* layout = nullptr;
   bool parameter = false;
   DType summed = DType::f32;  // dtype in which the terms of its gradient are summed
-  Slots slots;  // during a backward run
+  Slots slots;                // during a backward run
 };
 
 /// One recorded operation. Nodes are numbered as they are made, so that a consumer's number is larger than its

@@ -91,8 +91,7 @@ void ReduceBuckets::all_reduce(Bucket&& bucket) {
 
 void ReduceBuckets::reduce_scatter(Bucket&& bucket) {
   std::vector<dist::ScatterItem> items;
-  for (Reduction& item : bucket.items)
-    items.push_back({std::exchange(item.block, {}), item.shape, item.from, item.to});
+  for (Reduction& item : bucket.items) items.push_back({std::exchange(item.block, {}), item.shape, item.from, item.to});
   Tensor sums = dist::reduce_scatter_together(items, bucket.scatter, bucket.wire, label_);
   scattered_.push_back({sums, bucket.layout, bucket.reduce, std::move(bucket.items)});
   if (!bucket.reduce || !overlapping()) complete_scattered();

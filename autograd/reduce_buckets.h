@@ -13,7 +13,7 @@ struct Reduction {
   Tensor block;  ///< this rank's, plain
   Shape shape;   ///< global
   const LayoutData *from, *to;
-  DType wire;                       ///< what collectives send
+  DType wire;                        ///< what collectives send
   std::function<void(Tensor)> done;  ///< gets this rank's block under `to`, plain, in `wire` or the block's dtype
 };
 

@@ -22,8 +22,8 @@ bool has_pending(const Tensor& leaf);
 
 /// Bytes up to which gradients that are reduced over the same axes share one collective, unless set otherwise.
 inline constexpr int64_t kBucketBytes = int64_t{25} << 20;
-/// This rank's setting, for gradients and for the parameters that optimizers gather; 0: each goes alone. Every rank sets
-/// the same. Returns the one before; throws ValueError if negative.
+/// This rank's setting, for gradients and for the parameters that optimizers gather; 0: each goes alone. Every rank
+/// sets the same. Returns the one before; throws ValueError if negative.
 int64_t set_bucket_bytes(int64_t bytes);
 int64_t bucket_bytes();
 

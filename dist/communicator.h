@@ -136,8 +136,8 @@ struct CommEvent {
 };
 
 /// This rank's traffic since `reset_comm_counts()`, by phase (forward, which is also the phase outside any scope,
-/// backward, optimizer, others), axis, kind and dtype. Groups of one rank, barriers and the receiving side of point to point
-/// are not counted.
+/// backward, optimizer, others), axis, kind and dtype. Groups of one rank, barriers and the receiving side of point to
+/// point are not counted.
 std::vector<CommCount> comm_counts();
 void reset_comm_counts();
 /// Also keep a list of single collectives, for tests and `explain`; switching it on empties the list.

@@ -21,9 +21,9 @@ struct ScatterItem {
   Shape shape;
   const LayoutData *from, *to;
 };
-/// The sums of the items over `axes`, each rank keeping its blocks, in one reduce-scatter in `dtype`: packed by the rank
-/// that keeps them, uneven and empty ones as they are. Returns one dense buffer with the results one after the other;
-/// while communication overlaps with computation, it is under way. Communicates. Members of the mesh only.
+/// The sums of the items over `axes`, each rank keeping its blocks, in one reduce-scatter in `dtype`: packed by the
+/// rank that keeps them, uneven and empty ones as they are. Returns one dense buffer with the results one after the
+/// other; while communication overlaps with computation, it is under way. Communicates. Members of the mesh only.
 Tensor reduce_scatter_together(std::span<const ScatterItem> items, AxisMask axes, DType dtype, const char* label);
 
 /// Distributed tensors that are gathered into others, in buckets: one all-gather for each.

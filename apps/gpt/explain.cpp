@@ -163,7 +163,8 @@ std::string explained(const PlanOptions& o, const Placement& placement) {
   Gpt model = nn::build<Gpt>({.dtype = o.step.dtype, .device = cleave::Device::Meta, .deferred = true}, o.model);
   nn::shard(model, *placement.mesh, placement.plan);
   auto tokens = [&] {
-    Tensor ids = cleave::empty({o.step.batch, o.model.seq}, {.dtype = cleave::DType::i64, .device = cleave::Device::Meta});
+    Tensor ids =
+        cleave::empty({o.step.batch, o.model.seq}, {.dtype = cleave::DType::i64, .device = cleave::Device::Meta});
     return dist::replicate(ids, *placement.mesh);
   };
   dist::reset_comm_counts();
@@ -173,10 +174,11 @@ std::string explained(const PlanOptions& o, const Placement& placement) {
   auto events = dist::recorded_collectives();
   dist::record_collectives(false);
 
-  std::string out = fmt::format("{:.2f} M parameters in {}, {} of {} on rank 0; batch {}, sequence {}; {}, plan {}\n\n",
-                                static_cast<double>(parameter_count(model)) * 1e-6, to_string(o.step.dtype),
-                                bytes_text(local_bytes(model)), bytes_text(parameter_count(model) * size_of(o.step.dtype)),
-                                o.step.batch, o.model.seq, to_string(*placement.mesh), placement.name);
+  std::string out =
+      fmt::format("{:.2f} M parameters in {}, {} of {} on rank 0; batch {}, sequence {}; {}, plan {}\n\n",
+                  static_cast<double>(parameter_count(model)) * 1e-6, to_string(o.step.dtype),
+                  bytes_text(local_bytes(model)), bytes_text(parameter_count(model) * size_of(o.step.dtype)),
+                  o.step.batch, o.model.seq, to_string(*placement.mesh), placement.name);
   out += modules_text(recorder, model);
   out += "\nforward, one step\n" + collectives_text(events, "forward");
   out += "backward, with the sync of gradients\n" + collectives_text(events, "backward");
@@ -187,8 +189,7 @@ std::string explained(const PlanOptions& o, const Placement& placement) {
 
 std::string plan_text(const PlanOptions& o) {
   if (o.memory)
-    return memory_text(
-        {.model = o.model, .step = o.step, .update = o.update, .mesh = o.mesh, .plan = o.plan});
+    return memory_text({.model = o.model, .step = o.step, .update = o.update, .mesh = o.mesh, .plan = o.plan});
   if (o.mesh.empty()) throw cleave::ValueError("gpt plan needs a mesh, for example --mesh dp=2,tp=4");
   int64_t ranks = 1;
   for (const auto& axis : parse_mesh(o.mesh)) ranks *= axis.size;

@@ -55,8 +55,8 @@ class Text {
     return out;
   }
   void print(int64_t token) const {
-    std::string bytes =
-        bpe_ ? bpe_->decode(static_cast<uint32_t>(token)) : std::string(1, static_cast<char>(static_cast<uint8_t>(token)));
+    std::string bytes = bpe_ ? bpe_->decode(static_cast<uint32_t>(token))
+                             : std::string(1, static_cast<char>(static_cast<uint8_t>(token)));
     std::fwrite(bytes.data(), 1, bytes.size(), stdout);
     std::fflush(stdout);
   }

@@ -52,9 +52,7 @@ cleave::nn::MemoryPlan planned_memory(const TrainOptions& options, int ranks, in
   cleave::nn::MemoryPlan plan;
   TrainOptions o = options;
   o.steps = std::max<int64_t>(2, o.steps);
-  dist::simulate(ranks, rank, [&](dist::World& world) {
-    plan = two_steps(world, o);
-  });
+  dist::simulate(ranks, rank, [&](dist::World& world) { plan = two_steps(world, o); });
   return plan;
 }
 

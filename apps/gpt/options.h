@@ -66,7 +66,7 @@ struct TrainOptions {
   WatchOptions watch = {};
   int64_t steps = 800;
   uint64_t seed = 42;
-  std::string data = {};       ///< "": the C++ headers of this machine
+  std::string data = {};  ///< "": the C++ headers of this machine
   std::string mesh = {}, plan = {};
   std::string save = {};
   bool deferred = true;

@@ -131,6 +131,7 @@ TEST_CASE("gpt plan prints a plan that gpt train reads, and explains it") {
   for (const char* words :
        {"blocks.0 to 1, each", "f32[256@tp, 24]", "reduce_scatter over tp", "sync_gradients", "f32[16@dp, 17@tp, 24]"})
     CHECK_MESSAGE(text.find(words) != std::string::npos, words);
-  CHECK_NOTHROW(plan_text({.model = kSmall, .batch = 2048, .mesh = "dp=256,tp=4", .plan = "", .explain = true}));
+  CHECK_NOTHROW(
+      plan_text({.model = kSmall, .step = {.batch = 2048}, .mesh = "dp=256,tp=4", .plan = "", .explain = true}));
   CHECK_THROWS_AS(plan_text({.model = kSmall}), ValueError);
 }

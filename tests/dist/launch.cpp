@@ -301,7 +301,8 @@ TEST_CASE("a simulated rank counts bytes and time and moves nothing") {
       if (c.kind == kind && c.dtype == dtype) return c;
     return CommCount{};
   };
-  CommCount reduced = of(CollectiveKind::all_reduce, DType::bf16), gathered = of(CollectiveKind::all_gather, DType::f32);
+  CommCount reduced = of(CollectiveKind::all_reduce, DType::bf16),
+            gathered = of(CollectiveKind::all_gather, DType::f32);
   CHECK(reduced.bytes == int64_t{2} << 40);
   CHECK(of(CollectiveKind::all_reduce, DType::f32).bytes == 4);  // the refused call was counted too
   CHECK(reduced.seconds > gathered.seconds);

@@ -83,7 +83,7 @@ TEST_CASE("outputs and gradients equal one device's under many plans") {
   });
 }
 
-TEST_CASE("ZeRO-3: one gather per weight forward, one reduce-scatter backward; gradients come stored") {
+TEST_CASE("ZeRO-3: one gather per weight forward and backward, one reduce-scatter; gradients come stored") {
   on_ranks({2, 4}, [](dist::World& world) {
     dist::DeviceMesh mesh(world, {{"dp", world.size()}});
     auto model = nn::build<Mlp>({.dtype = DType::f64});
@@ -93,8 +93,8 @@ TEST_CASE("ZeRO-3: one gather per weight forward, one reduce-scatter backward; g
     auto forward = counted([&] { loss = sum(square(model(x))); });
     CHECK(forward == std::map<std::string, int>{{"forward all_gather", 2}});
     auto backward = counted([&] { loss.backward(); });
-    CHECK(backward["backward reduce_scatter"] == 2);
-    CHECK(backward["backward all_gather"] == 0);
+    CHECK(backward["backward reduce_scatter"] == 1);  // both weights in one bucket
+    CHECK(backward["backward all_gather"] == 2);      // gathered again: the tape keeps the shards
     CHECK(to_string(model.up.weight.grad().layout()) == "dp, -");
     CHECK(to_string(model.up.weight.use_layout()) == "-, -");
     CHECK(to_string(model.up.weight.layout()) == "dp, -");

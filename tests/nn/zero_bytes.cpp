@@ -2,6 +2,7 @@
 #include "nn/zero_support.h"
 
 #include <cstdio>
+#include <set>
 
 using namespace cleave;
 using namespace cleave::test;
@@ -51,13 +52,15 @@ struct State {
   int64_t parameters = 0, gradients = 0, optimizer = 0, peak = 0;
 };
 
-State state_of(const ZeroCase& c, dist::World& world, int64_t layers, int64_t dim, DType dtype) {
+State state_of(const ZeroCase& c, dist::World& world, int64_t layers, int64_t dim, DType dtype,
+               nn::GradientPrecision precision = {}) {
   dist::DeviceMesh mesh(world, c.axes);
   State out;
   Tensor x = dist::distribute(randn({4, dim}, {.dtype = dtype, .seed = 8}), mesh.layout(c.batch + ", -"));
   int64_t before = memory_stats().active;
   auto net = nn::build<Stack>({.dtype = dtype, .deferred = true}, layers, dim);
   nn::shard(net, mesh, plan_of(c, net, mesh));
+  nn::set_gradient_precision(net, precision);
   out.parameters = memory_stats().active - before;
   {
     Tensor loss = sum(square(net(x)));
@@ -99,6 +102,19 @@ TEST_CASE("hybrid sharding in stage 2 sends its split gradients alone over the r
   });
 }
 
+TEST_CASE("bytes sent in a step of stage 3 are 3 Psi (n-1)/n, less the gathers that backward has no need of") {
+  const double psi = kParameters * 8, biases = kLayers * kDim * 8;
+  for (int ranks : {2, 4})
+    dist::run_ranks({.ranks = ranks}, [&](dist::World& world) {
+      double n = ranks;
+      CHECK(bytes_of_a_step(plain(3, ranks), world, 1) == (3 * psi - biases) * (n - 1) / n);
+    });
+  dist::run_ranks({.ranks = 4}, [&](dist::World& world) {
+    ZeroCase c{"hybrid", {{"rep", 2}, {"shard", 2}}, 3, {"shard"}, "rep.shard"};
+    CHECK(bytes_of_a_step(c, world, 1) == (3 * psi - biases) * (2 - 1) / 2 + 2 * (psi / 2) * (2 - 1) / 2);
+  });
+}
+
 TEST_CASE("model state of bf16 parameters: what a stage splits is a part of it on each rank") {
   constexpr int64_t layers = 4, dim = 128;
   const double psi = layers * (dim * dim + dim);
@@ -106,24 +122,78 @@ TEST_CASE("model state of bf16 parameters: what a stage splits is a part of it o
   dist::run_ranks({.ranks = 4}, [&](dist::World& world) {
     const double n = 4;
     state_of(plain(0, 4), world, layers, dim, DType::bf16);  // what a first use makes and keeps is no model state
-    for (int stage = 0; stage <= 3; ++stage) {
-      CAPTURE(stage);
-      State s = state_of(plain(stage, 4), world, layers, dim, DType::bf16);
-      auto part = [&](int from) { return stage >= from ? psi / n : psi; };
-      double p = 2 * part(3), g = 4 * part(2), k = 12 * part(1);  // terms of halves are kept in f32
-      CHECK(static_cast<double>(s.parameters) == doctest::Approx(p).epsilon(0.05));
-      CHECK(static_cast<double>(s.gradients) == doctest::Approx(g).epsilon(0.05));
-      CHECK(static_cast<double>(s.optimizer) == doctest::Approx(k).epsilon(0.05));
-      if (world.rank() != 0) continue;
-      char row[160];
-      std::snprintf(row, sizeof row, "stage %d: parameters %.2f (%.2f), gradients %.2f (%.2f), optimizer %.2f (%.2f)",
-                    stage, static_cast<double>(s.parameters) / psi, p / psi, static_cast<double>(s.gradients) / psi,
-                    g / psi, static_cast<double>(s.optimizer) / psi, k / psi);
-      rows.emplace_back(row);
-    }
+    for (DType kept : {DType::bf16, DType::f32})
+      for (int stage = 0; stage <= 3; ++stage) {
+        CAPTURE(stage);
+        State s = state_of(plain(stage, 4), world, layers, dim, DType::bf16, {.keep = kept, .reduce = kept});
+        auto part = [&](int from) { return stage >= from ? psi / n : psi; };
+        double p = 2 * part(3), g = static_cast<double>(size_of(kept)) * part(2), k = 12 * part(1);
+        CHECK(static_cast<double>(s.parameters) == doctest::Approx(p).epsilon(0.05));
+        CHECK(static_cast<double>(s.gradients) == doctest::Approx(g).epsilon(0.05));
+        CHECK(static_cast<double>(s.optimizer) == doctest::Approx(k).epsilon(0.05));
+        if (world.rank() != 0) continue;
+        char row[160];
+        std::snprintf(row, sizeof row, "stage %d: parameters %.2f (%.2f), gradients %.2f (%.2f), optimizer %.2f (%.2f)",
+                      stage, static_cast<double>(s.parameters) / psi, p / psi, static_cast<double>(s.gradients) / psi,
+                      g / psi, static_cast<double>(s.optimizer) / psi, k / psi);
+        rows.emplace_back(row);
+      }
   });
-  std::printf("note: model state, bytes per parameter and rank of 4 (formula)\n");
+  std::printf("note: model state, bytes per parameter and rank of 4 (formula); gradients of bf16, then of f32\n");
   for (const std::string& row : rows) std::printf("note: %s\n", row.c_str());
+}
+
+TEST_CASE("gradients are sent in the dtype that was set, on every axis") {
+  dist::run_ranks({.ranks = 4}, [](dist::World& world) {
+    for (DType dtype : {DType::bf16, DType::f32})
+      for (int stage : {0, 2, 3}) {
+        ZeroCase c{"hybrid", {{"rep", 2}, {"shard", 2}}, stage, {"shard"}, "rep.shard"};
+        dist::DeviceMesh mesh(world, c.axes);
+        auto net = nn::build<Stack>({.dtype = DType::bf16}, kLayers, kDim);
+        nn::shard(net, mesh, plan_of(c, net, mesh));
+        nn::set_gradient_precision(net, {.keep = DType::f32, .reduce = dtype});
+        Tensor x = dist::distribute(randn({12, kDim}, {.dtype = DType::bf16, .seed = 7}), mesh.layout("rep.shard, -"));
+        Tensor loss = sum(square(net(x)));
+        dist::reset_comm_counts();
+        loss.backward();
+        std::set<std::string> axes;
+        for (const dist::CommCount& count : dist::comm_counts()) {
+          if (count.kind == dist::CollectiveKind::all_gather) continue;
+          CHECK(count.dtype == dtype);
+          axes.insert(count.axis);
+        }
+        CHECK(axes == (stage == 0 ? std::set<std::string>{"rep.shard"} : std::set<std::string>{"rep", "shard"}));
+        CHECK(net.layers[0].weight.grad().dtype() == DType::f32);
+      }
+  });
+}
+
+TEST_CASE("a parameter of stage 3 is whole only around its module") {
+  constexpr int64_t layers = 16, dim = 64, one = dim * dim * 8;
+  dist::run_ranks({.ranks = 4}, [&](dist::World& world) {
+    dist::DeviceMesh mesh(world, {{"dp", 4}});
+    auto net = nn::build<Stack>({.dtype = DType::f64}, layers, dim);
+    nn::shard(net, mesh, plan_of(plain(3, 4), net, mesh));
+    Tensor x = dist::distribute(normal(7, {4, dim}), mesh.layout("dp, -"));
+    auto measure = [&](autograd::Regather what) {
+      autograd::RegatherScope scope(what);
+      int64_t before = memory_stats().active;
+      Tensor loss = sum(square(net(x)));
+      int64_t held = memory_stats().active - before;
+      reset_peak_memory();
+      int64_t start = memory_stats().active;
+      loss.backward();
+      net.zero_grad();
+      return std::pair(held, memory_stats().peak - start);
+    };
+    measure(autograd::Regather::parameters);
+    auto [kept, kept_peak] = measure(autograd::Regather::nothing);
+    auto [held, peak] = measure(autograd::Regather::parameters);
+    CHECK(kept - held >= layers * one);  // the tape's copies
+    CHECK(held < layers * 4096);         // activations of one row, and little else
+    // Gradients of a rank, terms on their way to be scattered (one bucket holds them all here), one gathered weight.
+    CHECK(peak <= layers * (one + dim * 8) * 9 / 4 + 2 * one);
+  });
 }
 
 TEST_CASE("in stage 2 backward never holds all gradients: a part, and some buckets") {

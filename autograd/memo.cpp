@@ -15,6 +15,7 @@ struct Entry {
   uint32_t source_version, result_version;
   const LayoutData* to;
   bool grad;  // grad mode and whether the source required grad: what decides if the result is on the tape
+  bool again;  // for whom saves the result to gather it again
 };
 
 bool taped(const Tensor& x) { return grad_enabled() && x.requires_grad(); }
@@ -66,10 +67,10 @@ Tensor recall(const Tensor& x, const LayoutData* to) {
   return {};
 }
 
-void remember(const Tensor& x, const LayoutData* to, const Tensor& result) {
+void remember(const Tensor& x, const LayoutData* to, const Tensor& result, bool again) {
   detail::forget_memo(result.impl());
   Table& t = table();
-  t.by_source[x.impl()].push_back({result.impl(), x.version(), result.version(), to, taped(x)});
+  t.by_source[x.impl()].push_back({result.impl(), x.version(), result.version(), to, taped(x), again});
   t.source_of[result.impl()] = x.impl();
   x.impl()->memoised = result.impl()->memoised = true;
   if (result.storage() != x.storage()) t.result_on[result.storage()] = result.impl();
@@ -98,7 +99,7 @@ Remembered remembered(const Tensor& x) {
   Tensor from(source->second);
   for (const Entry& e : t.by_source[from.impl()])
     if (e.result == result.impl() && e.source_version == from.version() && e.result_version == result.version())
-      return {from, result, e.to};
+      return {from, result, e.to, e.again};
   return {};
 }
 

@@ -10,7 +10,8 @@ namespace cleave::autograd {
 /// The living result of redistributing x to `to`, or undefined.
 Tensor recall(const Tensor& x, const LayoutData* to);
 /// Remembers `result` for as long as it and x live. The innermost MemoScope keeps it alive.
-void remember(const Tensor& x, const LayoutData* to, const Tensor& result);
+/// `again`: nodes that save the result are to gather it again in backward instead of keeping it.
+void remember(const Tensor& x, const LayoutData* to, const Tensor& result, bool again = false);
 
 /// `recall` whatever the grad mode was: the elements alone, off the tape.
 Tensor recall_value(const Tensor& x, const LayoutData* to);
@@ -19,6 +20,7 @@ Tensor recall_value(const Tensor& x, const LayoutData* to);
 struct Remembered {
   Tensor source, result;
   const LayoutData* to = nullptr;
+  bool again = false;
 };
 /// The one whose result x is or is a view of, if neither side was written since; undefined tensors otherwise.
 Remembered remembered(const Tensor& x);
@@ -33,7 +35,7 @@ class MemoScope {
   MemoScope& operator=(const MemoScope&) = delete;
 
  private:
-  friend void remember(const Tensor&, const LayoutData*, const Tensor&);
+  friend void remember(const Tensor&, const LayoutData*, const Tensor&, bool);
   MemoScope* outer_;
   bool ends_here_;
   std::vector<Tensor> kept_;

@@ -13,11 +13,11 @@ thread_local Regather regather = Regather::parameters;
 thread_local Regathered* running = nullptr;
 
 // Keeping the source must be cheaper than keeping the copy, and getting the copy must not reduce.
-bool pays(const Tensor& source, const LayoutData* to) {
-  const LayoutData* from = source.impl()->layout;
+bool pays(const Remembered& made) {
+  const LayoutData *from = made.source.impl()->layout, *to = made.to;
   if (from->mesh != to->mesh || from->partial || to->partial) return false;
   if (from->mesh->size_of(from->split()) <= to->mesh->size_of(to->split())) return false;
-  return source.impl()->parameter || regather == Regather::activations;
+  return made.again || regather == Regather::activations;
 }
 
 void require_unwritten(const Recipe& recipe, const char* op) {
@@ -37,7 +37,7 @@ std::unique_ptr<const Recipe> recipe_of(const Tensor& x) {
   // A plain view is of a function on local shards, which may not do the same on every rank.
   if (regather == Regather::nothing || !impl.layout || impl.absent) return nullptr;
   Remembered made = remembered(x);
-  if (!made.source.defined() || !pays(made.source, made.to)) return nullptr;
+  if (!made.source.defined() || !pays(made)) return nullptr;
   auto recipe = std::make_unique<Recipe>();
   recipe->source = made.source;
   recipe->version = made.source.version();

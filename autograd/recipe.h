@@ -10,7 +10,7 @@ namespace cleave::autograd {
 /// What the tape keeps as (source, layout), to be redistributed again in backward, instead of the copy.
 enum class Regather : uint8_t {
   nothing,
-  parameters,  ///< what is gathered of parameters, or of what is computed from parameters alone: ZeRO-3 (the default)
+  parameters,  ///< what nn::Parameter gathers to its use layout: ZeRO-3 (the default)
   activations  ///< also of activations: the gathers of sequence parallelism run once more in backward, as Megatron does
                ///< (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models"), which
                ///< costs one all-gather per gathered tensor and saves its memory from forward to backward

@@ -36,13 +36,13 @@ class RedistributeNode : public Node {
 
 }  // namespace
 
-Tensor redistribute_taped(const Tensor& x, const LayoutData* to, const char* label) {
+Tensor redistribute_taped(const Tensor& x, const LayoutData* to, const char* label, bool again) {
   if (x.impl()->layout == to) return x;
   if (Tensor known = recall(x, to); known.defined()) return known;
-  return tape_redistribution(x, to, dist::redistribute_data(x, to, label), label);
+  return tape_redistribution(x, to, dist::redistribute_data(x, to, label), label, again);
 }
 
-Tensor tape_redistribution(const Tensor& x, const LayoutData* to, Tensor y, const char* label) {
+Tensor tape_redistribution(const Tensor& x, const LayoutData* to, Tensor y, const char* label, bool again) {
   // A cut may come back as the storage of x: a handle of its own carries the tape.
   if (y.impl() == x.impl() || y.impl()->autograd) y = y.detach();
   if (y.storage() != x.storage()) y.impl()->storage->mark_redistributed();
@@ -54,7 +54,7 @@ Tensor tape_redistribution(const Tensor& x, const LayoutData* to, Tensor y, cons
     node->add_output(y);
     if (node->inputs[0].leaf.defined()) node->outputs[0].summed = kept_dtype(x);
   }
-  remember(x, to, y);
+  remember(x, to, y, again);
   return y;
 }
 

@@ -47,9 +47,11 @@ bool implicit_redistribution_forbidden();
 
 namespace cleave::autograd {
 
-/// `redistribute` to a resolved layout for `label`, the op that needs it.
-Tensor redistribute_taped(const Tensor& x, const dist::LayoutData* to, const char* label);
+/// `redistribute` to a resolved layout for `label`, the op that needs it. `again`: nodes that save the result gather it
+/// again in backward instead of keeping it (see recipe.h).
+Tensor redistribute_taped(const Tensor& x, const dist::LayoutData* to, const char* label, bool again = false);
 /// What it returns, given x's elements under `to`, which are not on the tape.
-Tensor tape_redistribution(const Tensor& x, const dist::LayoutData* to, Tensor y, const char* label);
+Tensor tape_redistribution(const Tensor& x, const dist::LayoutData* to, Tensor y, const char* label,
+                           bool again = false);
 
 }  // namespace cleave::autograd

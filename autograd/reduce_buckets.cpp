@@ -13,6 +13,7 @@ namespace {
 
 // Room for a bucket; where ranks share memory of their own making, in that, so that the reduction copies nothing.
 Tensor room(int64_t elements, DType dtype, Device device, const LayoutData* layout, AxisMask axes) {
+  detail::MemoryUseScope use(MemoryUse::communication);
   if (device == Device::Cpu && layout->mesh->member()) {
     dist::Communicator& ranks = layout->mesh->communicator(axes);
     if (ranks.gains_by_shared_buffers())

@@ -26,6 +26,7 @@ Box box_within(const Shape& shape, const LayoutData* whole, const LayoutData* pa
 
 // Memory that a collective over these axes copies nothing from or to, if there is any.
 Tensor buffer_for(int64_t elements, DType dtype, Device device, const MeshState& mesh, AxisMask axes) {
+  cleave::detail::MemoryUseScope use(MemoryUse::communication);
   if (device == Device::Cpu) {
     Communicator& ranks = mesh.communicator(axes);
     if (ranks.gains_by_shared_buffers())

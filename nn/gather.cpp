@@ -91,13 +91,13 @@ void end_pass(bool complete) {
 
 Tensor gather(const ParameterState& state) {
   const Tensor& x = state.tensor;
-  if (!pass.module || !autograd::overlapping()) return autograd::redistribute_taped(x, state.use, "parameter");
+  if (!pass.module || !autograd::overlapping()) return autograd::redistribute_taped(x, state.use, "parameter", true);
   if (Tensor known = autograd::recall(x, state.use); known.defined()) return known;
   const GatherOrder::Group* next = note(state);
   Tensor result = take(state);
   if (!result.defined()) result = dist::redistribute_data(x, state.use, "parameter");
   if (next) start_group(*next);
-  return autograd::tape_redistribution(x, state.use, result, "parameter");
+  return autograd::tape_redistribution(x, state.use, result, "parameter", true);
 }
 
 GatherScope::GatherScope() : outer_(pass.module), exceptions_(std::uncaught_exceptions()) {

@@ -8,6 +8,7 @@
 #include <cleave/dist/redistribution.h>
 #include <cleave/ops/host.h>
 #include <cleave/optim/internal/owned.h>
+#include <cleave/optim/internal/updated.h>
 #include <cleave/optim/optimizer.h>
 
 #include <algorithm>
@@ -65,7 +66,8 @@ int64_t read_number(const std::string& name, const Tensor& x) {
 
 }  // namespace
 
-Optimizer::Optimizer(std::vector<nn::Parameter> parameters) : parameters_(std::move(parameters)) {
+Optimizer::Optimizer(std::vector<nn::Parameter> parameters)
+    : parameters_(std::move(parameters)), updated_(std::make_unique<detail::Updated>()) {
   if (parameters_.empty()) throw ValueError("[optimizer] there are no parameters to optimize");
   for (size_t i = 0; i < parameters_.size(); ++i) {
     names_.push_back(parameters_[i].name().empty() ? std::to_string(i) : parameters_[i].name());
@@ -115,7 +117,7 @@ void Optimizer::step() {
     update_all(updates);
     for (Work& work : kept) end_update(work);
   }
-  updated_.bring_back();
+  updated_->bring_back();
   for (size_t i : stepped_) note_update(i);
   stepped_.clear();
   ++step_number_;
@@ -144,7 +146,7 @@ void Optimizer::end_update(Work& work) {
   const Tensor& target = work.target;
   target.bump_version();
   stepped_.push_back(work.update.index);
-  if (!work.direct) return updated_.add(stored, target);
+  if (!work.direct) return updated_->add(stored, target);
   if (target.impl()->view.data != stored.impl()->view.data) {
     core::copy_view(stored.device(), core::elements(target), core::elements(stored));
     stored.bump_version();

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,10 +11,13 @@
 
 #include <cleave/core/tensor.h>
 #include <cleave/nn/parameter.h>
-#include <cleave/optim/internal/updated.h>
 #include <cleave/optim/schedule.h>
 
 namespace cleave::optim {
+
+namespace detail {
+class Updated;
+}
 
 /// Parameters that share options.
 template <class Options>
@@ -115,8 +119,8 @@ class Optimizer {
   std::vector<std::string> names_;
   std::vector<Slot> slots_;
   double lr_factor_ = 1.0;
-  detail::Updated updated_;      // during a step
-  std::vector<size_t> stepped_;  // during a step
+  std::unique_ptr<detail::Updated> updated_;  // during a step
+  std::vector<size_t> stepped_;               // during a step
   int64_t step_number_ = 0;
 };
 

@@ -60,6 +60,7 @@ std::unique_ptr<Gpt> load_model(const std::string& path) {
   nn::Checkpoint file(newest(path));
   auto tensors = file.tensors("model");
   Config config = config_of(file);
+  if (tensors.empty()) throw FileError(fmt::format("{} holds no tensors", path));
   cleave::DType dtype = tensors.front().second.dtype;
   if (!cleave::is_floating(dtype)) throw FileError(fmt::format("{} has weights of dtype {}", path, to_string(dtype)));
   std::unique_ptr<Gpt> model(new Gpt(nn::build<Gpt>({.dtype = dtype, .deferred = true}, config)));

@@ -68,7 +68,7 @@ TEST_CASE("a file whose tensors are not those of its description is refused") {
     CHECK_THROWS_WITH_AS(load_model(folder.path("bad")), doctest::Contains(why), FileError);
   };
   refused(all, {}, "description");
-  refused({}, good.metadata(), "description");
+  refused({}, good.metadata(), "holds no tensors");
   auto tensors = all;
   tensors.erase("norm.weight");
   refused(tensors, good.metadata(), "lacks 1 of the model's tensors, the first is norm.weight");

@@ -15,7 +15,7 @@ passes "$gpt" train "${tiny[@]}" --save "$folder/good"
 head -c -1 "$folder/good" >"$folder/model"
 fails "model is no complete safetensors file" "$gpt" generate --model "$folder/model"
 sed 's/\\"layers\\":2/\\"layers\\":1/' "$folder/good" >"$folder/model"
-fails "29 tensors, but its model has 17 parameters" "$gpt" generate --model "$folder/model"
+fails "12 tensors that the model lacks" "$gpt" generate --model "$folder/model"
 
 ranks=0
 fails "--heads 3" "$gpt" train --heads 7

@@ -10,7 +10,7 @@ each() {
   fails "$pattern" "$CLEAVE_MPIRUN" -n 1 "$gpt" train "${tiny[@]}" : -n 1 "$gpt" train "${tiny[@]}" "${second[@]}"
 }
 head -c 10000 "$folder/text" >"$folder/other"
-each "(rank 1 failed: |)--data: .*missing does not exist" --data "$folder/missing"
+each "(rank 1 failed: |).*missing does not exist" --data "$folder/missing"
 each "rank 1 has other options than rank 0" --seed 5
 each "rank 1 has other data than rank 0" --data "$folder/other"
 fails "gpt generate runs on one rank, not on 2" "$CLEAVE_MPIRUN" -n 2 "$gpt" generate --model "$folder/text"

@@ -14,7 +14,7 @@ struct Entry {
   detail::TensorImpl* result;
   uint32_t source_version, result_version;
   const LayoutData* to;
-  bool grad;  // grad mode and whether the source required grad: what decides if the result is on the tape
+  bool grad;   // grad mode and whether the source required grad: what decides if the result is on the tape
   bool again;  // for whom saves the result to gather it again
 };
 

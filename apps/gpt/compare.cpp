@@ -23,7 +23,10 @@ using cleave::Tensor;
 
 namespace {
 
-constexpr double kTolerance64 = 1e-10, kTolerance32 = 2e-5, kTolerance16 = 2e-2;
+constexpr double kTolerance64 = 1e-10, kTolerance32 = 2e-5, kTolerance16 = 5e-3;
+// The norm of 16-bit gradients moves more: at single steps that of one device is as far from that of f32. A term that
+// counts twice or not at all moves it further.
+constexpr double kNormTolerance16 = 0.2;
 
 double tolerance_of(cleave::DType t) {
   return t == cleave::DType::f64 ? kTolerance64 : t == cleave::DType::f32 ? kTolerance32 : kTolerance16;
@@ -52,14 +55,9 @@ class Comparison {
   Comparison(bool print, cleave::DType dtype)
       : print_(print), f64_(dtype == cleave::DType::f64), tolerance_(tolerance_of(dtype)) {}
 
-  void number(int64_t step, const char* what, double split, double single) {
-    double d = relative(split, single);
-    note(d, what);
-    if (!(d <= tolerance_))
-      throw cleave::Error(
-          fmt::format("step {}: the {} is {:.17g} split and {:.17g} on one device, a relative difference "
-                      "of {:.3g}; allowed is {:.3g}",
-                      step, what, split, single, d, tolerance_));
+  void loss(int64_t step, double split, double single) { number(step, "loss", split, single, tolerance_); }
+  void norm(int64_t step, double split, double single) {
+    number(step, "gradient norm", split, single, tolerance_ == kTolerance16 ? kNormTolerance16 : tolerance_);
   }
   void tensors(int64_t step, const char* what, const std::vector<Pair>& kind) {
     // Weights start bit-equal: their random numbers go by global index.
@@ -82,6 +80,15 @@ class Comparison {
   }
 
  private:
+  void number(int64_t step, const char* what, double split, double single, double allowed) {
+    double d = relative(split, single);
+    note(d, what);
+    if (!(d <= allowed))
+      throw cleave::Error(
+          fmt::format("step {}: the {} is {:.17g} split and {:.17g} on one device, a relative difference "
+                      "of {:.3g}; allowed is {:.3g}",
+                      step, what, split, single, d, allowed));
+  }
   void note(double d, const std::string& what) {
     line_ += fmt::format("{}{} {:.1e}", line_.empty() ? "differences: " : ", ", what, d);
     if (d < worst_) return;
@@ -128,10 +135,10 @@ void compare_with_single(cleave::dist::World& world, const TrainOptions& o, cons
     cleave::dist::check_interrupt();
     Batch part = *blocks.next(), batch = *whole.next();
     double loss = cleave::item<double>(split.gradients(part, step));
-    comparison.number(step, "loss", loss, cleave::item<double>(single.gradients(batch, step)));
+    comparison.loss(step, loss, cleave::item<double>(single.gradients(batch, step)));
     comparison.tensors(step, "gradient", pairs(split, single, Kind::gradient));
     double norm = split.gradient_norm(), single_norm = single.gradient_norm();
-    comparison.number(step, "gradient norm", norm, single_norm);
+    comparison.norm(step, norm, single_norm);
     split.update(step, norm);
     single.update(step, single_norm);
     comparison.tensors(step, "parameter", pairs(split, single, Kind::parameter));

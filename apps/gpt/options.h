@@ -19,6 +19,8 @@ struct StepOptions {
   int64_t accumulate = 1;  ///< micro-batches whose gradients are added up
   cleave::DType dtype = cleave::DType::f32;
   std::optional<cleave::DType> autocast = std::nullopt;  ///< products in this dtype, weights in `dtype`
+  cleave::DType gradients = cleave::DType::f32;          ///< in which those of 16-bit weights are kept
+  cleave::DType reduce = cleave::DType::f32;             ///< in which gradients are sent
   double loss_scale = 0;                                 ///< of f16, fixed; 0: dynamic
   std::vector<std::string> recompute = {};               ///< modules whose activations are made again in backward
   int64_t loss_chunk = 0;                                ///< tokens whose logits exist at a time; 0: all

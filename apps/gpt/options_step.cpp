@@ -37,6 +37,14 @@ void add_step_options(CLI::App& app, StepOptions& o) {
          "products in bf16 or f16 while weights stay in --dtype, sums and norms in f32")
       ->check(CLI::IsMember({"bf16", "f16"}).description(""))
       ->group(group);
+  auto sixteen = [&](const char* name, DType& to, const char* help) {
+    app.add_option_function<std::string>(
+           name, [&to](const std::string& text) { to = text == "f32" ? DType::f32 : DType::bf16; }, help)
+        ->check(CLI::IsMember({"f32", "bf16"}).description(""))
+        ->group(group);
+  };
+  sixteen("--gradient-dtype", o.gradients, "f32 or bf16: in which gradients of 16-bit weights are kept [f32]");
+  sixteen("--reduce-dtype", o.reduce, "f32 or bf16: in which gradients are sent [f32]");
   app.add_option("--loss-scale", o.loss_scale, "of f16 [0: as large as gradients allow]")->group(group);
   app.add_option("--recompute", o.recompute,
                  "modules, or patterns of them, whose activations are made again in backward instead of kept: "

@@ -37,7 +37,7 @@ Session::Session(dist::World& world, const TrainOptions& options, const Corpus& 
   if (first()) introduce(placement);
   checkpoints_.resume(trainer_, batches_, counters_);
   log_.emplace(first() ? options.watch.log : "", counters_.step);
-  if (placement.mesh) print_memory_plan(world, options);
+  print_memory_plan(world, options);
 }
 
 int64_t Session::last_step() const { return o_.safety.stop_at > 0 ? std::min(o_.safety.stop_at, o_.steps) : o_.steps; }
@@ -67,6 +67,8 @@ void Session::steps() {
       checkpoints_.after_step(trainer_, batches_, counters_, step == last_step());
     } catch (const cleave::PeerError& e) {
       throw cleave::PeerError(e.rank, fmt::format("step {}: {}", step, e.what()));
+    } catch (const cleave::CommError& e) {
+      throw cleave::CommError(fmt::format("step {}: {}", step, e.what()));
     } catch (const cleave::Interrupted& e) { throw cleave::Interrupted(fmt::format("step {}: {}", step, e.what())); }
   }
 }

@@ -5,6 +5,7 @@
 #include <cleave/core/error.h>
 #include <cleave/core/random.h>
 #include <cleave/nn/build.h>
+#include <cleave/nn/gradient_precision.h>
 #include <cleave/nn/recompute.h>
 #include <cleave/nn/shard.h>
 #include <cleave/ops/autocast.h>
@@ -73,6 +74,7 @@ Trainer::Trainer(const TrainOptions& options, const Placement& placement, cleave
       optimizer_(placed_optimizer(model_, placement, options)),
       schedule_(make_schedule(options)) {
   model_.head.loss_chunk = options.step.loss_chunk;
+  nn::set_gradient_precision(model_, {.keep = options.step.gradients, .reduce = options.step.reduce});
   if (options.step.recompute == std::vector<std::string>{"all"})
     nn::set_full_recompute(model_);
   else

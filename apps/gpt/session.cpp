@@ -64,7 +64,9 @@ void Session::steps() {
         log_->write(record);
         progress_.show(record);
       }
+      watch_.begin(step, "behind ");  // what a checkpoint takes is seen too
       checkpoints_.after_step(trainer_, batches_, counters_, step == last_step());
+      watch_.end();
     } catch (const cleave::PeerError& e) {
       throw cleave::PeerError(e.rank, fmt::format("step {}: {}", step, e.what()));
     } catch (const cleave::CommError& e) {

@@ -39,8 +39,9 @@ Watch::Watch(cleave::dist::World& world, const TrainOptions& options)
   if (!o_.trace.empty() || o_.profile) profiler_.emplace(cleave::nn::ProfilerOptions{.bounds = o_.profile});
 }
 
-void Watch::begin(int64_t step) {
-  if (traced_.has(step) || profiled_.has(step)) profiler_->start(fmt::format("step {}", step), traced_.has(step));
+void Watch::begin(int64_t step, const char* where) {
+  if (traced_.has(step) || profiled_.has(step))
+    profiler_->start(fmt::format("{}step {}", where, step), traced_.has(step));
 }
 
 void Watch::end() {

@@ -24,7 +24,8 @@ class Watch {
  public:
   /// Throws FileError on rank 0 if the trace cannot be written.
   Watch(cleave::dist::World& world, const TrainOptions& options);
-  void begin(int64_t step);
+  /// `where`: before the step's name, if this is not the step itself.
+  void begin(int64_t step, const char* where = "");
   void end();
   /// After the run: writes the trace, prints rank 0's table. Communicates.
   void report() const;

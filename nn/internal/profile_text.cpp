@@ -5,6 +5,8 @@
 #include <cleave/nn/observer.h>
 #include <cleave/ops/observer.h>
 
+#include <string_view>
+
 #include <fmt/format.h>
 
 namespace cleave::nn::detail {
@@ -57,7 +59,8 @@ std::string name_of(const Span& span) {
       return fmt::format("{}{} over {}", wait, to_string(s.call.kind), s.axis);
     }
     case SpanKind::redistribution:
-      return "redistribution";
+      if (std::string_view(span.name) == "parameter") return "gather of a parameter";
+      return std::string_view(span.name) == "gather again" ? span.name : "redistribution";
     case SpanKind::module:
       return *span.name ? span.name : "model";
     default:

@@ -52,6 +52,7 @@ TEST_CASE("every test that the table of cases names is there") {
       std::istringstream files(file);
       for (std::string one; std::getline(files, one, ',');) {
         std::string text = read(tests_folder() + trimmed(one) + ".cpp");
+        if (text.empty()) text = read(tests_folder() + trimmed(one) + ".sh");
         CHECK_MESSAGE(!text.empty(), "there is no tests/" << trimmed(one) << ".cpp, named by: " << line);
         CHECK_MESSAGE((phrase.empty() || text.find("\"" + phrase) != std::string::npos),
                       "tests/" << one << ".cpp has no case that begins with \"" << phrase << "\", named by: " << line);

@@ -148,6 +148,17 @@ def ranks(peers, steps):
     yield from peers.script("dtensor", "step", "W2", steps)
 
 
+def sharded(peers, steps):
+    """What sharding, recomputation and a loss in chunks cost, and what memory they spare."""
+    w2 = ["--workload", "W2", "--steps", steps]
+    yield ours("step", *w2, "--threads", 1)
+    yield ours("step", *w2, "--threads", 1, "--recompute", 1)
+    yield ours("step", *w2, "--threads", 1, "--loss-chunk", 256)
+    for plan in ("dp", "zero1", "zero2", "zero3"):
+        yield ours("step", *w2, "--ranks", 2, "--mesh", "dp=2", "--plan", plan)
+    yield from peers.script("dtensor", "fsdp", "W2", steps)
+
+
 def collectives():
     mpirun = [machine.ROOT / "scripts" / "mpirun", "-n"]
     for n in (2, 4):
@@ -180,6 +191,9 @@ def groups(python, quick):
              for t in (1024, 4096, 16384, 32768)],
         "dispatch": lambda: [ours("dispatch"), *peers.libtorch(), *peers.script("dtensor", "dispatch")],
         "ranks": lambda: ranks(peers, steps["W2"]),
+        "sharded": lambda: sharded(peers, steps["W2"]),
+        "update": lambda: [ours("update"), *peers.script("state", "update")],
+        "checkpoint": lambda: [ours("checkpoint"), ours("checkpoint", "--ranks", 2), *peers.script("state", "checkpoint")],
         "collectives": collectives,
         "overlap": lambda: [ours("overlap")],
         "planning": lambda: [ours("growth")],

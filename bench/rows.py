@@ -134,6 +134,37 @@ def overlap_rows():
                   [cleave("overlap", f"{case} off")], target)
 
 
+def sharded_rows():
+    one, two = "W2 f32 1x1", "W2 f32 threads {} 2x1".format
+    for plan, target in (("zero1", 1.05), ("zero2", 1.05), ("zero3", 1.1)):
+        yield Row(12, f"W2 on 2 ranks, {plan} / dp", cleave("step", two(plan)), [cleave("step", two("dp"))], target)
+        yield Row(12, f"allocator's peak, {plan} / dp", cleave("step.allocator_peak", two(plan)),
+                  [cleave("step.allocator_peak", two("dp"))], 1)
+    yield Row(12, "W2 on 2 ranks, zero3 / PyTorch's fully_shard", cleave("step", two("zero3")),
+              [("fsdp", "step", "W2 f32 zero3 2x1")], 1)
+    for what, target in (("recompute 1", 4 / 3), ("loss-chunk 256", 1.15)):
+        case = f"{one} {what}"
+        yield Row(12, f"W2, {what} / without", cleave("step", case), [cleave("step", one)], target)
+        yield Row(12, f"allocator's peak, {what} / without", cleave("step.allocator_peak", case),
+                  [cleave("step.allocator_peak", one)], 1)
+
+
+def state_rows():
+    bound = [cleave("update", "memcpy of 28 bytes")]
+    for case in ("adamw large f32", "adamw small f32"):
+        update = cleave("update", case)
+        yield Row(13, f"{case}, per element / moving its bytes", update, bound, 1.2 if "large" in case else math.inf)
+        yield Row(13, f"{case}, per element / PyTorch, fused", update, [("pytorch eager", "update", case)], SLOWER)
+    yield Row(13, "adamw large bf16, per element / moving the bytes of f32", cleave("update", "adamw large bf16"), bound)
+    for what, other in (("save", "plain save"), ("load", "plain load"), ("pause", "plain load")):
+        case = cleave("checkpoint", f"{what} 1")
+        yield Row(13, f"1 GB, {what} / {other} of a file", case, [cleave("checkpoint", other)])
+        if what != "pause":
+            yield Row(13, f"1 GB, {what} / safetensors of PyTorch", case, [("safetensors", "checkpoint", f"{what} 1")])
+        yield Row(13, f"1 GB, {what}, 2 ranks / 1", cleave("checkpoint", f"{what} 2"), [case], 1)
+
+
 def all_rows():
-    for part in (training_rows, attention_rows, dispatch_rows, rank_rows, collective_rows, other_rows, overlap_rows):
+    for part in (training_rows, attention_rows, dispatch_rows, rank_rows, collective_rows, other_rows, overlap_rows,
+                 sharded_rows, state_rows):
         yield from part()

@@ -1,5 +1,6 @@
 // A training step of the GPT: forward, backward, clip 1.0, AdamW.
 //   bench_step --workload W1 [--dtype f32] [--steps 10] [--threads 1] [--mesh tp=2 --plan tp --ranks 2]
+//              [--recompute 1] [--loss-chunk 512] [--accumulate 4]
 #include <cleave/core/allocator.h>
 #include <cleave/core/error.h>
 #include <cleave/core/parallel.h>
@@ -33,6 +34,9 @@ gpt::TrainOptions train_options(const bench::Options& o) {
   t.model = gpt::completed(t.model);
   t.step.batch = sizes["batch"];
   t.step.dtype = dtype_named(o.text("dtype", "f32"));
+  t.step.accumulate = o.number("accumulate", 1);
+  t.step.loss_chunk = o.number("loss-chunk", 0);
+  if (o.number("recompute", 0)) t.step.recompute = {"blocks.*"};
   t.steps = o.number("steps", 10) + 1;
   t.update.lr = 1e-3;
   t.mesh = o.text("mesh");
@@ -44,7 +48,10 @@ std::string case_of(const bench::Options& o, const dist::World& world) {
   std::string text = o.text("workload", "W1");
   text.append(" ").append(o.text("dtype", "f32"));
   if (world.size() > 1) text.append(" ").append(world.backend()).append(" ").append(o.text("plan", "dp"));
-  return text.append(" ") + std::to_string(world.size()) + "x" + std::to_string(num_threads());
+  text.append(" ") += std::to_string(world.size()) + "x" + std::to_string(num_threads());
+  for (const char* option : {"recompute", "loss-chunk", "accumulate"})
+    if (!o.text(option).empty()) text.append(" ").append(option).append(" ").append(o.text(option));
+  return text;
 }
 
 gpt::Batch random_tokens(const gpt::TrainOptions& t, const gpt::Trainer& trainer, int64_t step) {

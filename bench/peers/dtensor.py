@@ -1,4 +1,6 @@
-"""PyTorch's DTensor: dtensor.py dispatch, or dtensor.py step WORKLOAD STEPS: tensor parallelism on 2 gloo ranks."""
+"""PyTorch on DTensors, 2 gloo ranks: dtensor.py dispatch
+                                     dtensor.py step WORKLOAD STEPS: tensor parallelism
+                                     dtensor.py fsdp WORKLOAD STEPS: fully_shard"""
 
 import os
 import sys
@@ -9,7 +11,9 @@ import gpt
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from memory import peak_bytes
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -33,21 +37,39 @@ def dispatch(store):
     gpt.report("dtensor", "dispatch", "distributed", best * 1e9, "ns")
 
 
-def run(rank, store, workload, steps):
-    mesh = start(rank, 2, store)
-    model, batch, vocab, seq = gpt.build(workload, gpt.Block)
+def tensor_parallel(model, mesh):
     column, row = ColwiseParallel(), RowwiseParallel()
     for block in model.blocks:
         parallelize_module(block, mesh, {"q": column, "k": column, "v": column, "out": row, "up": column, "down": row})
     parallelize_module(model, mesh, {"token": RowwiseParallel(input_layouts=Replicate()),
                                      "head": ColwiseParallel(output_layouts=Replicate())})
+
+
+def fully_sharded(model, mesh):
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+
+
+def run(rank, store, what, workload, steps):
+    mesh = start(rank, 2, store)
+    bare = peak_bytes()
+    if what == "step":
+        model, batch, vocab, seq = gpt.build(workload, gpt.Block)
+        tensor_parallel(model, mesh)
+    else:
+        model, batch, vocab, seq = gpt.build(workload)
+        batch //= 2
+        fully_sharded(model, mesh)
     update = gpt.optimizer(model)
     times = []
     for _ in range(steps + 1):
         ids = torch.randint(0, vocab, (batch, seq + 1))
         times.append(gpt.step(model, model, update, ids))
     if rank == 0:
-        gpt.report("dtensor", "step", f"{workload} f32 tp 2x1", min(times[1:]) * 1e3, "ms")
+        by, plan = ("dtensor", "tp") if what == "step" else ("fsdp", "zero3")
+        gpt.report(by, "step", f"{workload} f32 {plan} 2x1", min(times[1:]) * 1e3, "ms")
+        gpt.report(by, "step.peak", f"{workload} f32 {plan} 2x1", (peak_bytes() - bare) * 1e-6, "MB")
 
 
 if __name__ == "__main__":
@@ -56,6 +78,6 @@ if __name__ == "__main__":
         if sys.argv[1] == "dispatch":
             dispatch(store)
         else:
-            mp.spawn(run, (store, sys.argv[2], int(sys.argv[3])), nprocs=2)
+            mp.spawn(run, (store, sys.argv[1], sys.argv[2], int(sys.argv[3])), nprocs=2)
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -41,8 +41,7 @@ void plain_file() {
   };
   auto load = [&] {
     int file = open(path.c_str(), O_RDONLY);
-    while (read(file, bytes.data(), bytes.size()) > 0) {
-    }
+    while (read(file, bytes.data(), bytes.size()) > 0) {}
     close(file);
   };
   bench::report("checkpoint", "plain save", bench::least(2, save) * 1e3, "ms");

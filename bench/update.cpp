@@ -29,7 +29,8 @@ std::vector<Tensor> weights(int64_t count, DType dtype) {
 void measure(const char* name, int64_t count, DType dtype) {
   optim::AdamW update(weights(count, dtype), {.lr = 1e-3});
   double seconds = bench::least(10, [&] { update.step(); });
-  bench::report("update", std::string("adamw ") + name + " " + std::string(to_string(dtype)), seconds / kElements * 1e9, "ns");
+  bench::report("update", std::string("adamw ") + name + " " + std::string(to_string(dtype)), seconds / kElements * 1e9,
+                "ns");
 }
 
 // Bytes that an update must move: read w, g, m, v and write w, m, v.

@@ -232,7 +232,8 @@ extern const OpDef linear_cross_entropy_terms{.name = "linear_cross_entropy",
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& target,
                             const LinearCrossEntropyOptions& options) {
   constexpr const char* op = "linear_cross_entropy";
-  class_loss::check(op, options);
+  const CrossEntropyOptions loss{options.ignore_index, options.reduction, options.label_smoothing, options.z_loss};
+  class_loss::check(op, loss);
   if (options.chunk < 0)
     throw ValueError(op_message(
         op, "chunk is " + std::to_string(options.chunk) + "; it must be a number of rows, or 0 to have it chosen"));
@@ -240,7 +241,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   ops::LinearTermAttributes a{0, smooth ? 3 : 2, options.ignore_index, options.chunk, 0, 0};
   Tensor terms = squeeze(apply(ops::linear_cross_entropy_terms, a, x, weight, target), 0);
   return class_loss::of_terms(select(terms, 0, 0), select(terms, 0, 1), smooth ? select(terms, 0, 2) : Tensor(),
-                              weight.shape()[0], target, options);
+                              weight.shape()[0], target, loss);
 }
 
 }  // namespace cleave

@@ -4,7 +4,12 @@
 
 namespace cleave {
 
-struct LinearCrossEntropyOptions : CrossEntropyOptions {
+/// Those of CrossEntropyOptions, and `chunk`.
+struct LinearCrossEntropyOptions {
+  int64_t ignore_index = -100;
+  std::string_view reduction = "mean";
+  double label_smoothing = 0.0;
+  double z_loss = 0.0;
   int64_t chunk = 0;  ///< rows (tokens) whose logits exist at a time; 0: as many as make 4 Mi logits, at least 16
 };
 /// cross_entropy(x weight^T, target) for hidden states x [..., C], a head weight [V, C] of the same floating dtype, and

@@ -269,4 +269,15 @@ bool decays(const nn::Parameter& parameter) {
   return parameter.shape().rank() >= 2 && name.substr(name.rfind('.') + 1) != "bias";
 }
 
+std::function<dist::Layout(const std::string&, const TensorType&)> state_layouts(
+    const std::vector<nn::Parameter>& parameters) {
+  std::map<std::string, nn::Parameter> known;
+  for (const nn::Parameter& p : parameters) known.emplace(p.name(), p);
+  return [known = std::move(known)](const std::string& name, const TensorType& type) -> dist::Layout {
+    auto it = known.find(name.substr(0, name.rfind('.')));
+    bool lies = it != known.end() && it->second.is_distributed() && it->second.shape() == type.shape;
+    return lies ? it->second.state_layout() : dist::Layout();
+  };
+}
+
 }  // namespace cleave::optim

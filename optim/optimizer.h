@@ -133,6 +133,14 @@ std::pair<std::vector<nn::Parameter>, std::vector<nn::Parameter>> partition(
 /// Whether weight decay is usual for it: at least two dims, and not named "bias".
 bool decays(const nn::Parameter& parameter);
 
+/// Where a rank keeps the state of these parameters, by name ("up.weight.exp_avg") and type: for
+/// `nn::Checkpoint::read`, so that it reads its own blocks alone. State of a parameter's shape lies as
+/// `Parameter::state_layout` says; all else is small, and plain:
+///
+///   opt.load_state(file.read("optimizer", optim::state_layouts(opt.parameters())));
+std::function<dist::Layout(const std::string&, const TensorType&)> state_layouts(
+    const std::vector<nn::Parameter>& parameters);
+
 /// An optimizer with options of one kind. Construct it as `AdamW opt(model.parameters(), {.lr = 1e-3})`, from tensors,
 /// or from groups: `AdamW opt({{.parameters = a}, {.parameters = b, .options = {.weight_decay = 0}}})`.
 template <class Options>

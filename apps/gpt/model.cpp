@@ -72,7 +72,8 @@ Head::Head(nn::ModuleBase* parent, std::string name, const Config& c, const nn::
 Tensor Head::forward(const Tensor& x) const { return cleave::linear(x, weight); }
 
 Tensor Head::forward(const Tensor& x, const Tensor& targets) const {
-  if (loss_chunk > 0) return cleave::linear_cross_entropy(x, weight, targets, {{.reduction = "sum"}, loss_chunk});
+  if (loss_chunk > 0)
+    return cleave::linear_cross_entropy(x, weight, targets, {.reduction = "sum", .chunk = loss_chunk});
   return cleave::cross_entropy(cleave::transpose(cleave::linear(x, weight), 1, 2), targets, {.reduction = "sum"});
 }
 

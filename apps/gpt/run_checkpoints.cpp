@@ -34,16 +34,6 @@ nn::CheckpointContent content_of(Trainer& trainer, const nn::TokenLoader& batche
   return content;
 }
 
-// State of a parameter lies as the optimizer keeps it; what has another shape is small, and every rank gets all.
-auto layouts_of_state(const Trainer& trainer) {
-  return [&trainer](const std::string& name, const cleave::TensorType& type) -> cleave::dist::Layout {
-    for (const auto& [known, p] : trainer.model().named_parameters())
-      if (name.substr(0, name.rfind('.')) == known)
-        return p.is_distributed() && p.shape() == type.shape ? p.state_layout() : cleave::dist::Layout();
-    return {};
-  };
-}
-
 void require_fit(const nn::Checkpoint& file, Trainer& trainer, const TrainOptions& o) {
   Config saved = config_of(file);
   saved.tokenizer = o.model.tokenizer;  // it may have been moved
@@ -84,8 +74,9 @@ void RunCheckpoints::resume(Trainer& trainer, nn::TokenLoader& batches, RunCount
   nn::Checkpoint file(folder);
   require_fit(file, trainer, o_);
   nn::LoaderState position = nn::read_loader_state(file.text("batches"));
-  nn::NamedTensors state = file.read("optimizer", layouts_of_state(trainer)), averages, scaler;
-  if (trainer.ema()) averages = file.read("ema", layouts_of_state(trainer));
+  auto layouts = cleave::optim::state_layouts(trainer.model().parameters());
+  nn::NamedTensors state = file.read("optimizer", layouts), averages, scaler;
+  if (trainer.ema()) averages = file.read("ema", layouts);
   if (trainer.scaler()) scaler = file.read("scaler", [](const auto&, const auto&) { return cleave::dist::Layout(); });
   RunCounters read{file.integer("step"), file.integer("skipped"), file.integer("skipped_in_a_row")};
   batches.restore(position);  // refuses what does not fit before anything else changes

@@ -98,7 +98,8 @@ ShardingPlan zero(const ModuleBase& model, dist::DeviceMesh mesh, const Sharding
   for (const auto& [state, stored] : detail::resolve_parameters(model, mesh, plan)) {
     if (state->trained) {
       const LayoutData* further = split_further(state->path, state->shape, stored.storage, axes);
-      entries.emplace_back(state->path, entry(stored, further, options.stage));
+      bool small = options.stage == 3 && numel(state->shape) < options.whole_below;
+      entries.emplace_back(state->path, entry(stored, further, small ? 2 : options.stage));
     } else if (stored.storage->split()) {
       entries.emplace_back(state->path, to_string(dist::Layout(stored.storage)));
     }

@@ -11,6 +11,9 @@ namespace cleave::nn {
 struct ZeroOptions {
   int stage = 3;                           ///< 1: optimizer state; 2: gradients too; 3: parameters too
   std::vector<std::string> axes = {"dp"};  ///< over which they are split, major first
+  /// Stage 3: parameters of fewer elements are stored whole, as in stage 2: they cost two collectives a step, whatever
+  /// their size, and hardly any memory (DeepSpeed's persistence threshold).
+  int64_t whole_below = 0;
 };
 
 /// `plan` for `model` on `mesh` with its parameters' state (1), gradients (2) and storage (3) split further over axes

@@ -10,6 +10,7 @@ std::vector<ZeroCase> cases(int ranks) {
   std::vector<ZeroCase> out;
   for (int stage = 0; stage <= 3; ++stage)
     out.push_back({"stage " + std::to_string(stage), {{"dp", ranks}}, stage, {"dp"}, "dp"});
+  out.push_back({"stage 3, small ones whole", {{"dp", ranks}}, 3, {"dp"}, "dp", false, 6});
   if (ranks != 4) return out;
   std::vector<dist::MeshAxis> two = {{"rep", 2}, {"shard", 2}}, tp = {{"shard", 2}, {"tp", 2}};
   for (int stage = 1; stage <= 3; ++stage) {

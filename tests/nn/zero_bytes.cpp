@@ -115,6 +115,25 @@ TEST_CASE("bytes sent in a step of stage 3 are 3 Psi (n-1)/n, less the gathers t
   });
 }
 
+TEST_CASE("small parameters that stage 3 leaves whole cost no gather of their own") {
+  const double weights = kLayers * kDim * kDim * 8, biases = kLayers * kDim * 8;
+  for (int ranks : {2, 4})
+    dist::run_ranks({.ranks = ranks}, [&](dist::World& world) {
+      ZeroCase c = plain(3, ranks);
+      c.whole_below = kDim + 1;
+      double n = ranks;
+      CHECK(bytes_of_a_step(c, world, 1) == (3 * weights + 2 * biases) * (n - 1) / n);
+      dist::DeviceMesh mesh(world, c.axes);
+      auto net = nn::build<Stack>({.dtype = DType::f64}, kLayers, kDim);
+      nn::shard(net, mesh, plan_of(c, net, mesh));
+      Tensor x = dist::distribute(normal(7, {12, kDim}), mesh.layout(c.batch + ", -"));
+      dist::record_collectives(true);
+      net(x);
+      CHECK(dist::recorded_collectives().size() == kLayers);
+      dist::record_collectives(false);
+    });
+}
+
 TEST_CASE("model state of bf16 parameters: what a stage splits is a part of it on each rank") {
   constexpr int64_t layers = 4, dim = 128;
   const double psi = layers * (dim * dim + dim);

@@ -39,12 +39,13 @@ struct ZeroCase {
   std::vector<std::string> over;
   std::string batch = "-";
   bool tp = false;
+  int64_t whole_below = 0;
 };
 
 inline nn::ShardingPlan plan_of(const ZeroCase& c, const nn::ModuleBase& model, dist::DeviceMesh mesh) {
   nn::ShardingPlan plan{.forward = {{"input", {c.batch + ", ..."}}}};
   if (c.tp) plan.parameter = {{"twice.weight", "tp, -"}, {"twice.bias", "tp"}, {"sometimes.weight", "-, tp"}};
-  return c.stage ? nn::zero(model, mesh, plan, {.stage = c.stage, .axes = c.over}) : plan;
+  return c.stage ? nn::zero(model, mesh, plan, {.stage = c.stage, .axes = c.over, .whole_below = c.whole_below}) : plan;
 }
 
 using Values = std::vector<std::vector<double>>;

@@ -1,11 +1,13 @@
 #include <cleave/autograd/grad_mode.h>
+#include <cleave/core/cpu/optimizer.h>
+#include <cleave/core/kernel.h>
 #include <cleave/core/primitives.h>
-#include <cleave/ops/binary.h>
+#include <cleave/dist/communicator.h>
 #include <cleave/ops/host.h>
-#include <cleave/ops/inplace.h>
 #include <cleave/optim/ema.h>
 #include <cleave/optim/internal/options.h>
 #include <cleave/optim/internal/owned.h>
+#include <cleave/optim/internal/updated.h>
 
 #include <algorithm>
 #include <map>
@@ -13,6 +15,10 @@
 namespace cleave::optim {
 
 namespace {
+
+// In place: the output is the average, which is read and written.
+constexpr Kernel kernel{
+    .cpu = [](const KernelCall& c) { cpu::average(*c.out[0], *c.in[0], c.attributes.as<cpu::AverageStep>()); }};
 
 // Writes this rank's block; whoever saved the parameter sees a new version.
 void write(const Tensor& to, const Tensor& from) {
@@ -23,8 +29,8 @@ void write(const Tensor& to, const Tensor& from) {
 
 }  // namespace
 
-EMA::EMA(std::vector<nn::Parameter> parameters, const EMAOptions& options)
-    : parameters_(std::move(parameters)), options_(options) {
+EMA::EMA(std::vector<nn::Parameter> parameters, const Optimizer* optimizer, const EMAOptions& options)
+    : parameters_(std::move(parameters)), optimizer_(optimizer), options_(options) {
   if (parameters_.empty()) throw ValueError("[ema] there are no parameters to average");
   detail::require_fraction("ema", "decay", options.decay);
   for (size_t i = 0; i < parameters_.size(); ++i)
@@ -33,46 +39,60 @@ EMA::EMA(std::vector<nn::Parameter> parameters, const EMAOptions& options)
   for (size_t i = 0; i < parameters_.size(); ++i)
     if (!parameters_[i].is_deferred()) follow(i);
 }
+EMA::EMA(std::vector<nn::Parameter> parameters, const EMAOptions& options)
+    : EMA(std::move(parameters), nullptr, options) {}
+EMA::EMA(const Optimizer& optimizer, const EMAOptions& options) : EMA(optimizer.parameters(), &optimizer, options) {}
 
-// The average, made if there is none, in the layout that its parameter has now.
-void EMA::follow(size_t i) {
-  const Tensor& stored = parameters_[i].tensor();
-  DType dtype = detail::working(stored.dtype());
+// What is averaged, its average being there and under the same layout.
+Tensor EMA::follow(size_t i) {
+  const nn::Parameter& p = parameters_[i];
+  Tensor value = optimizer_ ? optimizer_->master(i) : Tensor();
+  if (!value.defined()) {
+    const dist::LayoutData* state = p.state()->state_layout;
+    value = p.tensor().detach();
+    if (state && !value.impl()->absent) value = detail::in_layout(value, state);
+  }
   Tensor& average = averages_[i];
+  DType dtype = detail::working(p.dtype());
   if (!average.defined())
-    average = detail::own_copy(stored, dtype);
-  else if (average.impl()->layout != stored.impl()->layout)
-    average = detail::own_copy(detail::in_layout(average, stored.impl()->layout), dtype);
+    average = detail::own_copy(value, dtype);
+  else if (average.impl()->layout != value.impl()->layout)
+    average = detail::own_copy(detail::in_layout(average, value.impl()->layout), dtype);
+  return value;
 }
 
 void EMA::update() {
   NoGrad off;
+  dist::PhaseScope phase("optimizer");
   if (swapped()) throw ValueError("[ema] update() while the averages are in the parameters' places; swap() first");
   auto t = static_cast<double>(updates_);
   double decay = options_.warmup ? std::min(options_.decay, (1 + t) / (10 + t)) : options_.decay;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    follow(i);
-    const Tensor& stored = parameters_[i].tensor();
-    if (stored.impl()->absent) continue;
-    Tensor average = averages_[i].local();
-    add_(average, cleave::detail::dense_copy(stored.local(), average.dtype()) - average, 1 - decay);
+    Tensor value = follow(i);
+    if (value.impl()->absent) continue;
+    const View* in[] = {&cleave::detail::elements(value)};
+    const View* out[] = {&cleave::detail::elements(averages_[i])};
+    launch(kernel, value.device(), "ema", {in, out, cpu::AverageStep{1 - decay}});
   }
   ++updates_;
 }
 
 void EMA::swap() {
   NoGrad off;
+  dist::PhaseScope phase("optimizer");
   if (swapped()) {
     for (size_t i = 0; i < parameters_.size(); ++i) write(parameters_[i].tensor(), own_[i]);
     own_.clear();
     return;
   }
   for (size_t i = 0; i < parameters_.size(); ++i) follow(i);
+  detail::Updated averaged;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& stored = parameters_[i].tensor();
     own_.push_back(detail::own_copy(stored, stored.dtype()));
-    write(stored, averages_[i]);
+    if (!stored.impl()->absent) averaged.add(stored, averages_[i]);
   }
+  averaged.bring_back();
 }
 
 std::vector<NamedTensor> EMA::state() const {

@@ -10,18 +10,22 @@ struct EMAOptions {
 };
 
 /// The exponential moving average a = decay a + (1 - decay) w of parameters (Polyak and Juditsky 1992), which starts as
-/// their values. Averages lie as the parameters are stored, in f32 for those of 16 bits; a parameter that was sharded
-/// since takes its average along. Nothing communicates, except where an average follows its parameter to another
-/// layout.
+/// their values. Averages of bf16 and f16 parameters are f32, and of an optimizer's parameters w is its f32 master: a
+/// slow average takes in what the next 16-bit number is too far for. Averages lie as the optimizer's state does (so
+/// they are split further than the parameters under ZeRO-1 and -2), without an optimizer as the plan says of it
+/// (`Parameter::state_layout`); one whose parameter was sharded since goes along. `update` communicates only where an
+/// average moves so, `swap` where averages are gathered.
 class EMA {
  public:
   /// Throws ValueError if there are no parameters, or unless 0 <= decay < 1.
   explicit EMA(std::vector<nn::Parameter> parameters, const EMAOptions& options = {});
+  /// Of the parameters of an optimizer, which lives longer.
+  explicit EMA(const Optimizer& optimizer, const EMAOptions& options = {});
 
   /// Takes the parameters' values in: once after each optimizer step. Throws ValueError while swapped.
   void update();
-  /// Puts the averages in the parameters' places, and at the next call the parameters' own values, bit by bit. Between
-  /// the two only read them.
+  /// Puts the averages in the parameters' places, rounded to their dtypes, and at the next call the parameters' own
+  /// values, bit by bit. Between the two only read them.
   void swap();
   bool swapped() const { return !own_.empty(); }
   /// Averages in the parameters' places as long as it lives: `{ optim::EMA::Scope averaged(ema); evaluate(model); }`.
@@ -44,8 +48,10 @@ class EMA {
   void load_state(const std::vector<NamedTensor>& state);
 
  private:
-  void follow(size_t index);
+  EMA(std::vector<nn::Parameter> parameters, const Optimizer* optimizer, const EMAOptions& options);
+  Tensor follow(size_t index);
   std::vector<nn::Parameter> parameters_;
+  const Optimizer* optimizer_;  // null: none
   std::vector<std::string> names_;
   EMAOptions options_;
   std::vector<Tensor> averages_, own_;  // own_: the parameters' values while swapped

@@ -1,7 +1,7 @@
+#include <cleave/core/kernel.h>
 #include <cleave/core/primitives.h>
-#include <cleave/ops/binary.h>
 #include <cleave/ops/inplace.h>
-#include <cleave/ops/unary.h>
+#include <cleave/optim/internal/adam_update.h>
 #include <cleave/optim/internal/global_sums.h>
 #include <cleave/optim/internal/options.h>
 #include <cleave/optim/lamb.h>
@@ -24,16 +24,19 @@ std::vector<Group<LAMBOptions>> checked(std::vector<Group<LAMBOptions>> groups) 
   return groups;
 }
 
+// In place: the moments are read and written; the first output is the direction.
+constexpr Kernel kernel{.cpu = [](const KernelCall& c) {
+  cpu::adam_direction(*c.in[0], *c.in[1], *c.out[1], *c.out[2], *c.out[0], c.attributes.as<cpu::AdamStep>());
+}};
+
 // The step before it is scaled; the moments move on.
 Tensor direction(const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v, const LAMBOptions& o, int64_t t) {
-  mul_(m, o.beta1);
-  add_(m, g, 1 - o.beta1);
-  mul_(v, o.beta2);
-  add_(v, square(g), 1 - o.beta2);
-  auto n = static_cast<double>(t);
-  double c1 = o.bias_correction ? 1 - std::pow(o.beta1, n) : 1, c2 = o.bias_correction ? 1 - std::pow(o.beta2, n) : 1;
-  Tensor r = (m / c1) / (sqrt(v / c2) + o.eps);
-  if (o.weight_decay != 0) add_(r, w, o.weight_decay);
+  cpu::AdamStep step = detail::adam_step(o, 0, t, false);
+  if (!o.bias_correction) step.correction1 = step.correction2 = 1;
+  Tensor r = cleave::detail::make_tensor(w.shape(), w.dtype(), w.device());
+  const View* in[] = {&cleave::detail::elements(w), &cleave::detail::elements(g)};
+  const View* out[] = {&r.impl()->view, &cleave::detail::elements(m), &cleave::detail::elements(v)};
+  launch(kernel, w.device(), "lamb", {in, out, step});
   return r;
 }
 
@@ -52,8 +55,8 @@ void LAMB::update_all(std::span<const Update> updates) {
   std::vector<Step> steps;
   detail::GlobalSums sums;
   for (const Update& u : updates) {
-    Tensor g = cleave::detail::dense_copy(u.gradient, u.value.dtype());
-    Tensor r = direction(u.value, g, state_block(u, "exp_avg"), state_block(u, "exp_avg_sq"), options(u.index), u.step);
+    Tensor r = direction(u.value, u.gradient, state_block(u, "exp_avg"), state_block(u, "exp_avg_sq"), options(u.index),
+                         u.step);
     steps.push_back(
         {r, sums.add(cpu::Reduce::sum_square, u.value, u.layout), sums.add(cpu::Reduce::sum_square, r, u.layout)});
   }

@@ -46,6 +46,11 @@ const LayoutData* owner_layout(const nn::Parameter& parameter, const Tensor& gra
   return g->mesh->size_of(g->split()) > p->mesh->size_of(p->split()) ? g : p;
 }
 
+// Whether these blocks are the master's, rounded: then a parameter was written and put back.
+bool rounds_to(const Tensor& master, const Tensor& owned) {
+  return equal(own_copy(master, owned.dtype()).local(), owned.local());
+}
+
 const char* const kNumber = "optimizer.step";
 
 Tensor number(int64_t value) {
@@ -134,7 +139,7 @@ Optimizer::Work Optimizer::begin_update(size_t index) {
   bool direct = owned.impl()->layout == stored.impl()->layout;
   Tensor target = owned;
   if (is_half(stored.dtype()))
-    target = master(slot, stored, owned);
+    target = updated_master(slot, stored, owned);
   else if (!direct)
     target = own_copy(owned, owned.dtype());
   ++slot.step;
@@ -160,15 +165,28 @@ void Optimizer::note_update(size_t index) {
   slots_[index].loaded = false;
 }
 
-// The f32 copy that a half parameter is updated through; made anew if someone else wrote another value to it since.
-Tensor Optimizer::master(Slot& slot, const Tensor& stored, const Tensor& owned) {
+// Whether nobody wrote to the parameter since its master was updated or loaded.
+bool Optimizer::untouched(const Slot& slot, const Tensor& stored) {
+  return slot.loaded || (slot.storage == stored.storage() && slot.version == stored.version());
+}
+
+Tensor Optimizer::updated_master(Slot& slot, const Tensor& stored, const Tensor& owned) {
   Tensor& kept = slot.tensors["master"];
   if (kept.defined() && kept.impl()->layout != owned.impl()->layout)
     kept = own_copy(in_layout(kept, owned.impl()->layout), DType::f32);
-  bool current = slot.loaded || (slot.storage == stored.storage() && slot.version == stored.version());
-  if (!kept.defined() || (!current && !equal(own_copy(kept, owned.dtype()).local(), owned.local())))
-    kept = own_copy(owned, DType::f32);
+  if (!kept.defined() || !(untouched(slot, stored) || rounds_to(kept, owned))) kept = own_copy(owned, DType::f32);
   return kept;
+}
+
+Tensor Optimizer::master(size_t index) const {
+  NoGrad off;
+  const Slot& slot = slots_[index];
+  const Tensor& stored = parameters_[index].tensor();
+  auto found = slot.tensors.find("master");
+  if (found == slot.tensors.end() || stored.impl()->absent) return {};
+  const Tensor& master = found->second;
+  bool current = untouched(slot, stored) || rounds_to(master, in_layout(stored.detach(), master.impl()->layout));
+  return current ? master : Tensor();
 }
 
 Tensor Optimizer::state_block(const Update& u, const char* name, double initial) {

@@ -48,6 +48,11 @@ class Optimizer {
   /// All groups' parameters, each once.
   const std::vector<nn::Parameter>& parameters() const { return parameters_; }
 
+  /// The f32 copy that `parameters()[index]` of 16 bits is updated through, under the layout of its state; undefined if
+  /// there is none (another dtype, or no step yet), or none of the parameter's value, which someone else has written
+  /// since. The optimizer's own: only read it. May communicate in that case.
+  Tensor master(size_t index) const;
+
   /// A number that every group's lr is multiplied with: `opt.set_lr_factor(schedule(step))`.
   void set_lr_factor(double factor) { lr_factor_ = factor; }
   double lr_factor() const { return lr_factor_; }
@@ -111,7 +116,8 @@ class Optimizer {
   Work begin_update(size_t index);
   void end_update(Work& work);
   void note_update(size_t index);
-  Tensor master(Slot& slot, const Tensor& stored, const Tensor& owned);
+  Tensor updated_master(Slot& slot, const Tensor& stored, const Tensor& owned);
+  static bool untouched(const Slot& slot, const Tensor& stored);
   Loaded checked_state(const std::vector<NamedTensor>& state) const;
   size_t owner_of(const std::string& full, const std::string& name) const;
 

@@ -81,7 +81,7 @@ Trainer::Trainer(const TrainOptions& options, const Placement& placement, cleave
     nn::set_recompute(model_, options.step.recompute);
   if (options.step.dtype == cleave::DType::f16 || options.step.autocast == cleave::DType::f16)
     scaler_.emplace(scaler_options(options.step.loss_scale));
-  if (options.update.ema > 0) ema_.emplace(model_.parameters(), optim::EMAOptions{.decay = options.update.ema});
+  if (options.update.ema > 0) ema_.emplace(*optimizer_, optim::EMAOptions{.decay = options.update.ema});
 }
 
 cleave::dist::Layout Trainer::token_layout() const {

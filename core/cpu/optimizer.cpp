@@ -71,4 +71,26 @@ void lion(const View& param, const View& grad, const View& m, const LionStep& st
   update(param, grad, {&m}, loops.lion_f32, loops.lion_f64, step);
 }
 
+void average(const View& a, const View& x, const AverageStep& step) {
+  const OptimizerLoops& loops = CLEAVE_PICK(optimizer_loops);
+  Compute type = a.dtype == DType::f64 ? Compute::f64 : Compute::f32;
+  auto run = type == Compute::f64 ? loops.average_f64 : loops.average_f32;
+  Blocks blocks(a, type);
+  blocks.in(a);
+  blocks.in(x);
+  blocks.out(a);
+  blocks.run([&](int64_t, int64_t n, const void* const* in, void* const* out) { run(in, out, n, step); });
+}
+
+void adam_direction(const View& param, const View& grad, const View& m, const View& v, const View& direction,
+                    const AdamStep& step) {
+  const OptimizerLoops& loops = CLEAVE_PICK(optimizer_loops);
+  Compute type = m.dtype == DType::f64 ? Compute::f64 : Compute::f32;
+  auto run = type == Compute::f64 ? loops.adam_direction_f64 : loops.adam_direction_f32;
+  Blocks blocks(param, type);
+  for (const View* view : {&param, &grad, &m, &v}) blocks.in(*view);
+  for (const View* view : {&direction, &m, &v}) blocks.out(*view);
+  blocks.run([&](int64_t, int64_t n, const void* const* in, void* const* out) { run(in, out, n, step); });
+}
+
 }  // namespace cleave::cpu

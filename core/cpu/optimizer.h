@@ -48,4 +48,15 @@ struct LionStep {
 };
 void lion(const View& param, const View& grad, const View& m, const LionStep& step);
 
+/// a += share * (x - a), in the dtype of a.
+struct AverageStep {
+  double share;
+};
+void average(const View& a, const View& x, const AverageStep& step);
+
+/// Adam's step before it is scaled, for those that look at its length first: m and v as in `adam`, step = (m / c1) /
+/// (sqrt(v / c2) + eps) + decay*w. Only `correction1`, `correction2`, betas, eps and decay of the options count.
+void adam_direction(const View& param, const View& grad, const View& m, const View& v, const View& direction,
+                    const AdamStep& step);
+
 }  // namespace cleave::cpu

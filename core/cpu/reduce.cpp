@@ -17,6 +17,12 @@ constexpr int64_t kColumnChunk = 256;  // rows that do where columns are reduced
 
 int64_t pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
+// Sums of f32 that are wanted in f64 are taken in f64.
+Compute type_of(Reduce kind, const View& x, const View& out) {
+  bool adds = kind == Reduce::sum || kind == Reduce::sum_abs || kind == Reduce::sum_square;
+  return adds && out.dtype == DType::f64 && is_floating(x.dtype) ? Compute::f64 : compute_type(x.dtype);
+}
+
 // A reduction as loops: over what is kept (strides in x, and in out), and over what is reduced for each.
 struct Problem {
   const View& x;
@@ -29,7 +35,7 @@ struct Problem {
   Problem(Reduce kind, const View& x_, const View& out_)
       : x(x_),
         out(out_),
-        type(compute_type(x_.dtype)),
+        type(type_of(kind, x_, out_)),
         loop(CLEAVE_PICK(reduce_loops).of[static_cast<int>(kind)][static_cast<int>(type)]) {
     Space space(x);
     for (int k = 0; k < space.walked; ++k) {

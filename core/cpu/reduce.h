@@ -19,8 +19,8 @@ enum class Reduce : uint8_t {
 };
 
 /// Reduces x over every dim in which out has size 1 and x may not; out has x's rank. Accumulates in the accumulation
-/// dtype of x (f64 in f64) over fixed-size chunks merged in order, so that the bits do not depend on the number of
-/// threads. A reduction over no elements gives the identity.
+/// dtype of x (f64 in f64; sums into an f64 out in f64) over fixed-size chunks merged in order, so that the bits do not
+/// depend on the number of threads. A reduction over no elements gives the identity.
 void reduce(Reduce kind, const View& x, const View& out);
 /// The bytes of its partial totals; data is not looked at.
 int64_t reduce_scratch(Reduce kind, const View& x, const View& out);

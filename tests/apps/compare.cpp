@@ -2,11 +2,15 @@
 #include "gpt/compare.h"
 
 #include <cleave/core/error.h>
+#include <cleave/dist/launch.h>
 #include <cleave/ops/creation.h>
 
 #include <doctest/doctest.h>
 
 #include <limits>
+
+#include "apps/temporary_folder.h"
+#include "gpt/trainer.h"
 
 using namespace gpt;
 using cleave::Tensor;
@@ -46,4 +50,25 @@ TEST_CASE("a number that is not finite is a difference, on either side") {
   CHECK(!(relative(1, kNan) <= 1));
   CHECK(relative(2, 1) == 0.5);
   CHECK(relative(0, 0) == 0);
+}
+
+TEST_CASE(
+    "runs of 16 bits stay with one device step by step: f16 under its loss scale, autocast, gradients of 16 bits") {
+  gpt::test::TemporaryFolder folder;
+  std::string text = folder.write("text", std::string(400, 'a') + std::string(300, 'b') + std::string(300, 'a'));
+  using cleave::DType;
+  auto run = [&](const StepOptions& step) {
+    TrainOptions o;
+    o.model = completed({.vocab = 256, .layers = 1, .dim = 24, .heads = 3, .seq = 9});
+    o.step = step;
+    o.step.batch = 5;
+    o.steps = 4;
+    Corpus corpus = open_corpus(text, o.model);
+    cleave::dist::run_ranks({.ranks = 2, .checked = 1}, [&](cleave::dist::World& world) {
+      compare_with_single(world, o, place(world, o.model, "tp=2", ""), corpus);
+    });
+  };
+  run({.accumulate = 2, .dtype = DType::f16});
+  run({.autocast = DType::bf16});
+  run({.dtype = DType::bf16, .gradients = DType::bf16, .reduce = DType::bf16});
 }

@@ -57,6 +57,130 @@ TEST_CASE("halves: averages in f32; a swap there and back leaves the master weig
   CHECK(item<double>(select(w, 0, 0)) < 0.995);
 }
 
+namespace {
+
+// One weight that a plan stores, uses and keeps state of as `layouts` says.
+struct One : nn::Module<One> {
+  nn::Parameter w{this, "w", Shape{5, 3}, nn::init::normal()};
+};
+One make_one() {
+  seed(1);
+  return nn::build<One>({.dtype = DType::bf16});
+}
+void place(One& one, dist::World& world, const char* layouts) {
+  nn::shard(one, grid(world), {.parameter = {{"w", layouts}}});
+}
+
+// A step by a gradient that is the same under every layout, of steps too small for bf16 alone.
+void step(const One& one, optim::Optimizer& opt, uint64_t k) {
+  Tensor g = cast(normal(k, {5, 3}, DType::f32), DType::bf16);
+  if (one.is_sharded()) g = dist::replicate(g, one.mesh());
+  sum(static_cast<Tensor>(one.w) * g).backward();
+  opt.step();
+  opt.zero_grad();
+}
+
+Tensor whole(const Tensor& x) { return clone(dist::full_tensor(x)).detach(); }
+Tensor whole(const std::vector<optim::NamedTensor>& state, const std::string& name) {
+  for (const auto& [n, t] : state)
+    if (n == name) return whole(t);
+  return {};
+}
+// a + 0.01 (w - a), in f32.
+Tensor averaged(const Tensor& a, const Tensor& w) { return a + (w - a) * static_cast<double>(0.01f); }
+
+}  // namespace
+
+TEST_CASE("halves of an optimizer: the average is that of the f32 masters, and lies as they do") {
+  One alone = make_one();
+  optim::AdamW reference(alone.parameters(), {.lr = 1e-4});
+  optim::EMA ema(reference, {.decay = 0.99});
+  Tensor start = cast(alone.w.tensor().detach(), DType::f32), want = start;
+  for (uint64_t k = 0; k < 20; ++k) {
+    step(alone, reference, k);
+    ema.update();
+    want = averaged(want, whole(reference.state(), "w.master"));
+  }
+  CHECK(distance(whole(ema.state(), "w.average"), want) < 1e-6);
+  CHECK(distance(want, start) > 1e-5);  // less than the next bf16 number of most
+  on_ranks({1, 2, 3, 4}, [&](dist::World& world) {
+    for (const char* layouts : {"dp, -", "-, tp", "-, - => -, - => -, - => dp, -", "-, - => -, - => dp, -",
+                                "dp, - => -, -", "tp, - => tp, - => tp, - => tp.dp, -"}) {
+      CAPTURE(layouts);
+      One one = make_one();
+      place(one, world, layouts);
+      optim::AdamW opt(one.parameters(), {.lr = 1e-4});
+      optim::EMA averages(opt, {.decay = 0.99});
+      for (uint64_t k = 0; k < 20; ++k) {
+        step(one, opt, k);
+        averages.update();
+        if (k % 7) continue;
+        Tensor before = whole(one.w);
+        averages.swap();
+        CHECK(equal(whole(one.w), cast(whole(averages.state(), "w.average"), DType::bf16)));
+        averages.swap();
+        CHECK(equal(whole(one.w), before));
+      }
+      CHECK(equal(whole(averages.state(), "w.average"), whole(ema.state(), "w.average")));
+      CHECK(to_string(averages.state()[0].second.layout()) == to_string(opt.master(0).layout()));
+    }
+  });
+}
+
+TEST_CASE("saved and resumed, the average of masters goes on bit by bit, also under another layout") {
+  on_ranks({2, 4}, [&](dist::World& world) {
+    const char* zero1 = "-, - => -, - => -, - => dp, -";
+    One straight = make_one();
+    place(straight, world, zero1);
+    optim::AdamW opt(straight.parameters(), {.lr = 1e-4});
+    optim::EMA ema(opt, {.decay = 0.99});
+    auto run = [](const One& one, optim::Optimizer& o, optim::EMA& e, uint64_t from, uint64_t to) {
+      for (uint64_t k = from; k < to; ++k) {
+        step(one, o, k);
+        e.update();
+      }
+    };
+    run(straight, opt, ema, 0, 5);
+    auto gathered = [](std::vector<optim::NamedTensor> state) {
+      for (auto& [name, t] : state) t = whole(t);
+      return state;
+    };
+    auto optimizer_state = gathered(opt.state()), averages = gathered(ema.state());
+    Tensor weights = whole(straight.w);
+    run(straight, opt, ema, 5, 9);
+    for (const char* layouts : {zero1, "dp, - => -, -", "-, tp"}) {
+      CAPTURE(layouts);
+      One resumed = make_one();
+      place(resumed, world, layouts);
+      optim::AdamW next(resumed.parameters(), {.lr = 1e-4});
+      optim::EMA later(next, {.decay = 0.99});
+      resumed.w.assign(weights);
+      next.load_state(optimizer_state);
+      later.load_state(averages);
+      run(resumed, next, later, 5, 9);
+      CHECK(equal(whole(later.state(), "w.average"), whole(ema.state(), "w.average")));
+    }
+  });
+}
+
+TEST_CASE("a value that someone else wrote to a half is what is averaged") {
+  Tensor w = cast(ones({3}), DType::bf16);
+  optim::SGD opt({w}, {.lr = 1e-4});
+  optim::EMA ema(opt, {.decay = 0.5});
+  sum(w).backward();
+  opt.step();
+  CHECK(opt.master(0).defined());
+  set(w, 3);
+  CHECK(!opt.master(0).defined());
+  ema.update();
+  CHECK(distance(ema.state()[0].second, full({3}, 2)) == 0);
+  Tensor f = ones({2});
+  optim::SGD plain({f}, {});
+  sum(f).backward();
+  plain.step();
+  CHECK(!plain.master(0).defined());  // is its own
+}
+
 TEST_CASE("state: another layout, and nothing changed by what does not fit") {
   on_ranks({2}, [](dist::World& world) {
     Tensor w = dist::distribute(normal(1, {4}), grid(world).layout("tp"));

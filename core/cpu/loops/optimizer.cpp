@@ -118,10 +118,37 @@ void lion(const void* const* in, void* const* out, int64_t n, const LionStep& st
   }
 }
 
+template <class T>
+void average(const void* const* in, void* const* out, int64_t n, const AverageStep& step) {
+  const T *a = static_cast<const T*>(in[0]), *x = static_cast<const T*>(in[1]);
+  T *to = static_cast<T*>(out[0]), share = static_cast<T>(step.share);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) to[i] = a[i] + share * (x[i] - a[i]);
+}
+
+template <class T>
+void adam_direction(const void* const* in, void* const* out, int64_t n, const AdamStep& s) {
+  const T *w = static_cast<const T*>(in[0]), *g = static_cast<const T*>(in[1]);
+  const T *m = static_cast<const T*>(in[2]), *v = static_cast<const T*>(in[3]);
+  T *to = static_cast<T*>(out[0]), *m_out = static_cast<T*>(out[1]), *v_out = static_cast<T*>(out[2]);
+  T a1 = static_cast<T>(1 - s.beta1), a2 = static_cast<T>(1 - s.beta2);
+  T rate = static_cast<T>(1 / s.correction1), root = static_cast<T>(1 / __builtin_sqrt(s.correction2));
+  T eps = static_cast<T>(s.eps), decay = static_cast<T>(s.decay);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    T mi = m[i] + a1 * (g[i] - m[i]);
+    T vi = v[i] + a2 * (g[i] * g[i] - v[i]);
+    to[i] = rate * mi / (math::sqrt(vi) * root + eps) + decay * w[i];
+    m_out[i] = mi;
+    v_out[i] = vi;
+  }
+}
+
 }  // namespace
 
-constinit const OptimizerLoops optimizer_loops = {adam<float>,    adam<double>,    sgd<float>,     sgd<double>,
-                                                  adagrad<float>, adagrad<double>, rmsprop<float>, rmsprop<double>,
-                                                  lion<float>,    lion<double>};
+constinit const OptimizerLoops optimizer_loops = {
+    adam<float>,           adam<double>,          sgd<float>,  sgd<double>,  adagrad<float>, adagrad<double>,
+    rmsprop<float>,        rmsprop<double>,       lion<float>, lion<double>, average<float>, average<double>,
+    adam_direction<float>, adam_direction<double>};
 
 }  // namespace cleave::cpu::CLEAVE_ISA

@@ -22,6 +22,12 @@ struct OptimizerLoops {
   /// in: param, grad, m; out: param, m.
   void (*lion_f32)(const void* const* in, void* const* out, int64_t n, const LionStep& step);
   void (*lion_f64)(const void* const* in, void* const* out, int64_t n, const LionStep& step);
+  /// in: average, value; out: average.
+  void (*average_f32)(const void* const* in, void* const* out, int64_t n, const AverageStep& step);
+  void (*average_f64)(const void* const* in, void* const* out, int64_t n, const AverageStep& step);
+  /// in: param, grad, m, v; out: direction, m, v.
+  void (*adam_direction_f32)(const void* const* in, void* const* out, int64_t n, const AdamStep& step);
+  void (*adam_direction_f64)(const void* const* in, void* const* out, int64_t n, const AdamStep& step);
 };
 
 CLEAVE_EACH_ISA(extern const OptimizerLoops optimizer_loops)

@@ -289,7 +289,94 @@ def more_optimizers():
             write(f"p{step}", p)
 
 
-for group in (unary, binary, reductions, products, rows, indexing, losses, linear_losses, attention, rotary, optimizers, more_optimizers):
+def adafactor_plain(w, g, s, lr=0.05, b2_decay=-0.5, eps1=1e-12, d=1.0):
+    """Neither a relative step nor one that is scaled by the parameter."""
+    b2 = 1 - s["t"] ** b2_decay
+    sq = g * g + eps1
+    s["r"] = b2 * s.get("r", 0) + (1 - b2) * sq.mean(-1, keepdim=True)
+    s["c"] = b2 * s.get("c", 0) + (1 - b2) * sq.mean(-2, keepdim=True)
+    u = g / (s["r"] @ s["c"] / s["r"].mean(-2, keepdim=True)).sqrt()
+    w.sub_(lr * u / max(1.0, (u * u).mean().sqrt().item() / d))
+
+
+def lamb_raw(w, g, s, lr=0.1, b1=0.9, b2=0.999, eps=1e-6):
+    """Moments as they are, of weights that start as zeros: the first ratio of norms is 1."""
+    s["m"] = b1 * s.get("m", 0) + (1 - b1) * g
+    s["v"] = b2 * s.get("v", 0) + (1 - b2) * g * g
+    r = s["m"] / (s["v"].sqrt() + eps)
+    ratio = w.norm() / r.norm() if w.norm() > 0 and r.norm() > 0 else 1
+    w.sub_(lr * ratio * r)
+
+
+def torch_muon(p, **options):
+    """PyTorch's, which rounds to bf16 before it iterates, without that."""
+    opt = torch.optim.Muon(p, **options)
+    step = opt.step
+
+    def exact():
+        rounded, torch.bfloat16 = torch.bfloat16, torch.float64
+        step()
+        torch.bfloat16 = rounded
+
+    opt.step = exact
+    return opt
+
+
+def options_of_optimizers():
+    global rng
+    rng = np.random.default_rng(11)
+    kinds = {
+        "muon_torch": (lambda p: torch_muon(p, lr=0.02, weight_decay=0.1, momentum=0.95), (4, 3)),
+        "muon_torch_adamw_rate": (lambda p: torch_muon(p, lr=0.02, weight_decay=0, momentum=0.9, nesterov=False, ns_steps=3,
+                                                       adjust_lr_fn="match_rms_adamw"), (3, 5)),
+        "muon_torch_coefficients": (lambda p: torch_muon(p, lr=0.1, ns_coefficients=(2.0, -1.5, 0.5), ns_steps=8), (3, 3)),
+        "adafactor_plain": (lambda p: Written(p, adafactor_plain), (4, 3)),
+        "lamb_raw": (lambda p: Written(p, lamb_raw), (2, 3)),
+        "sgd_all": (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.8, weight_decay=0.2, nesterov=True), (5,)),
+        "sgd_damped_decay": (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.8, dampening=0.3, weight_decay=0.2), ()),
+        "rmsprop_all": (lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.7, eps=1e-3, weight_decay=0.1, momentum=0.5, centered=True), (7,)),
+        "adagrad_eps": (lambda p: torch.optim.Adagrad(p, lr=0.1, eps=0.1), (2, 3)),
+        "adam_betas_0": (lambda p: torch.optim.Adam(p, lr=0.01, betas=(0.0, 0.0)), (2, 3)),
+    }
+    for name, (make, shape) in kinds.items():
+        p = (torch.zeros(shape) if name == "lamb_raw" else normal(*shape).detach()).requires_grad_()
+        record_steps(name, make([p]), {"p": p})
+
+
+def record_steps(name, opt, parameters, schedule=None, steps=5):
+    lines.append(f"case optim_{name}")
+    for key, p in parameters.items():
+        write(f"{key}0", p)
+    for step in range(1, steps + 1):
+        for key, p in parameters.items():
+            p.grad = normal(*p.shape).detach()
+            write(f"g{step}" if key == "p" else f"{key}_g{step}", p.grad)
+        opt.step()
+        for key, p in parameters.items():
+            write(f"{key}{step}", p)
+        if schedule:
+            schedule.step()
+
+
+def schedules():
+    """Two groups, each its options; both under PyTorch's schedules."""
+    rates = torch.optim.lr_scheduler
+
+    def two(kind, a, b):
+        p, q = normal(2, 3).detach().requires_grad_(), normal(4).detach().requires_grad_()
+        return {"p": p, "q": q}, kind([{"params": [p], **a}, {"params": [q], **b}])
+
+    named, opt = two(torch.optim.AdamW, dict(lr=0.05, weight_decay=0.2), dict(lr=0.02, weight_decay=0.0, betas=(0.5, 0.9)))
+    record_steps("groups_constant", opt, named)
+    named, opt = two(torch.optim.SGD, dict(lr=0.1, momentum=0.9), dict(lr=0.3))
+    record_steps("groups_linear", opt, named, rates.LinearLR(opt, start_factor=0.25, end_factor=1.0, total_iters=3))
+    named, opt = two(torch.optim.AdamW, dict(lr=0.1, weight_decay=0.2), dict(lr=0.1, weight_decay=0.0))
+    record_steps("groups_warmup_cosine", opt, named,
+                 rates.SequentialLR(opt, [rates.LinearLR(opt, start_factor=1 / 3, total_iters=2), rates.CosineAnnealingLR(opt, T_max=4, eta_min=0.01)], [3]),
+                 steps=7)
+
+
+for group in (unary, binary, reductions, products, rows, indexing, losses, linear_losses, attention, rotary, optimizers, more_optimizers, options_of_optimizers, schedules):
     group()
 head = f"# Made by make_goldens.py with Python {sys.version.split()[0]}, PyTorch {torch.__version__}, NumPy {np.__version__}."
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "goldens.txt")

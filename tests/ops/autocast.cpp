@@ -68,6 +68,98 @@ TEST_CASE("a product equals that of the rounded inputs, and gradients reach f32 
   CHECK(near(inside, h.grad(), 0.02));
 }
 
+namespace {
+
+constexpr const char* kWeights[] = {"up", "up_bias", "norm", "q", "kv", "out", "down"};
+const Shape kShapes[] = {{12, 6}, {12}, {12}, {4, 3, 12}, {2, 4, 3, 12}, {12, 4, 3}, {6, 12}};
+
+// A block of a model and a loss. `automatic`: under autocast, else with the casts that the classes of its ops ask for
+// written out. A weight that is used twice is cast once.
+struct Program {
+  DType low;
+  bool automatic;
+  Tensor to(const Tensor& x, DType dtype) const { return automatic ? x : cast(x, dtype); }
+  Tensor product(const Tensor& x) const { return to(x, low); }
+  Tensor exact(const Tensor& x) const { return to(x, DType::f32); }
+
+  Tensor operator()(const Tensor& x, const std::vector<Tensor>& weights, const Tensor& target) const {
+    std::optional<Autocast> scope;
+    if (automatic) scope.emplace(low);
+    std::vector<Tensor> w;
+    for (const Tensor& each : weights) w.push_back(product(each));
+    Tensor h = gelu(linear(product(x), w[0], w[1]));
+    Tensor n = rms_norm(exact(h), {12}, weights[2]);
+    std::vector<Tensor> kv = unbind(linear(product(n), w[4]), 2);
+    Tensor a = scaled_dot_product_attention(transpose(linear(product(n), w[3]), 1, 2), transpose(kv[0], 1, 2),
+                                            transpose(kv[1], 1, 2), {.is_causal = true});
+    Tensor y = n + exact(linear(transpose(a, 1, 2), w[5], {}, {.in_dims = 2}));
+    Tensor z = linear(product(y), w[6]) * 0.5;
+    Tensor again = linear(z, w[0], w[1]);  // the second use
+    return cross_entropy(exact(transpose(again, 1, 2)), target) + mean(exact(square(z))) +
+           mean(softmax(exact(z), -1) * x);
+  }
+};
+
+struct Outcome {
+  Tensor loss;
+  std::vector<Tensor> gradients;
+};
+// `layouts` of the weights in turn; no mesh: plain.
+Outcome outcome(const Program& program, const dist::DeviceMesh* mesh, const std::vector<const char*>& layouts) {
+  Tensor x = f32({4, 5, 6}, 1), target = randint(0, 12, {4, 5}, {.seed = 9});
+  std::vector<Tensor> w;
+  for (size_t i = 0; i < std::size(kShapes); ++i) {
+    Tensor value = f32(kShapes[i], i + 2) * (kShapes[i].rank() > 1 ? 0.3 : 1.0);
+    w.push_back(mesh ? weight(value, *mesh, layouts[i]) : weight(clone(value)));
+  }
+  if (mesh) {
+    x = placed(x, *mesh, "dp, -, -");
+    target = placed(target, *mesh, "dp, -");
+  }
+  Outcome out{program(x, w, target), {}};
+  out.loss.backward();
+  for (const Tensor& each : w) out.gradients.push_back(dist::full_tensor(each.grad()));
+  out.loss = dist::full_tensor(out.loss).detach();
+  return out;
+}
+
+double far(const Tensor& a, const Tensor& b) { return item<double>(amax(abs(a - b))) / item<double>(amax(abs(b))); }
+
+}  // namespace
+
+TEST_CASE("autocast is the casts that the ops' classes ask for, bit for bit, under every layout") {
+  for (DType low : {DType::bf16, DType::f16}) {
+    Outcome by_hand = outcome({low, false}, nullptr, {}), one = outcome({low, true}, nullptr, {});
+    CHECK(one.loss.dtype() == DType::f32);
+    CHECK(equal(one.loss, by_hand.loss));
+    for (size_t i = 0; i < one.gradients.size(); ++i) {
+      CAPTURE(std::string(kWeights[i]));
+      CHECK(one.gradients[i].dtype() == DType::f32);
+      CHECK(equal(one.gradients[i], by_hand.gradients[i]));
+    }
+    const std::vector<const char*> plans[] = {
+        {"-, -", "-", "-", "-, -, -", "-, -, -, -", "-, -, -", "-, -"},
+        {"tp, -", "tp", "-", "tp, -, -", "-, tp, -, -", "-, tp, -", "-, tp"},
+        {"-, tp", "-", "tp", "-, -, tp", "-, -, -, tp", "tp, -, -", "tp, -"},
+        {"dp.tp, -", "dp", "dp", "dp, -, tp", "-, -, -, tp.dp", "dp, -, -", "dp, tp"}};
+    double unit = low == DType::bf16 ? 0x1p-8 : 0x1p-11;
+    for (const auto& plan : plans)
+      on_mesh({{"dp", 2}, {"tp", 2}}, [&](dist::DeviceMesh mesh) {
+        CAPTURE(std::string(plan[0]));
+        Outcome hand = outcome({low, false}, &mesh, plan), many = outcome({low, true}, &mesh, plan);
+        CHECK(equal(many.loss, hand.loss));
+        CHECK(far(many.loss, one.loss) < unit);
+        for (size_t i = 0; i < many.gradients.size(); ++i) {
+          CAPTURE(std::string(kWeights[i]));
+          CHECK(many.gradients[i].dtype() == DType::f32);
+          CHECK(equal(many.gradients[i], hand.gradients[i]));
+          // Sums in another order, a few roundings deep.
+          CHECK(far(many.gradients[i], one.gradients[i]) < 8 * unit);
+        }
+      });
+  }
+}
+
 TEST_CASE("a parameter is cast once in a scope, and anew when it was written") {
   Tensor x = f32({4, 6}, 1), w = f32({6, 6}, 2).set_requires_grad();
   auto used = [&] {  // bytes that go on living: the cast, beyond the result

@@ -12,6 +12,13 @@ namespace {
 thread_local int64_t bucket_limit = kBucketBytes;
 thread_local bool any_early = false;
 
+Tensor own_copy(const Tensor& x, DType dtype) {
+  Tensor own =
+      detail::make_tensor(x.shape(), x.impl()->view.shape, dtype, x.impl()->device, x.impl()->layout, x.impl()->absent);
+  detail::copy_view(own.impl()->device, detail::elements(x), own.impl()->view);
+  return own;
+}
+
 // The synced gradient in its layout and dtype, added to one that is there already.
 void settle(detail::AutogradMeta& m, const Tensor& gradient, DType dtype) {
   if (m.grad.defined()) {
@@ -20,18 +27,19 @@ void settle(detail::AutogradMeta& m, const Tensor& gradient, DType dtype) {
   } else if (gradient.dtype() != dtype || !gradient.is_contiguous() ||
              gradient.impl()->view.numel() * size_of(gradient.dtype()) != gradient.storage()->bytes()) {
     // A gradient that outlives its bucket would keep all of it alive.
-    Tensor own = detail::make_tensor(gradient.shape(), gradient.impl()->view.shape, dtype, gradient.impl()->device,
-                                     gradient.impl()->layout, gradient.impl()->absent);
-    detail::copy_view(own.impl()->device, detail::elements(gradient), own.impl()->view);
-    m.grad = own;
+    m.grad = own_copy(gradient, dtype);
   } else {
     m.grad = gradient;
   }
 }
 
+// A gradient is written in place, by clipping say; what a hook redistributed is remembered and must not be.
 void run_hooks(detail::AutogradMeta& m) {
-  for (const auto& hook : m.hooks)
-    if (Tensor replacement = hook(m.grad); replacement.defined()) m.grad = replacement;
+  for (const auto& hook : m.hooks) {
+    Tensor replacement = hook(m.grad);
+    if (!replacement.defined()) continue;
+    m.grad = replacement.storage()->redistributed() ? own_copy(replacement, replacement.dtype()) : replacement;
+  }
 }
 
 }  // namespace

@@ -8,9 +8,16 @@
 #include <cleave/optim/internal/options.h>
 #include <cleave/optim/loss_scaler.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace cleave::optim {
+
+namespace {
+// Of the scale, so that it and what gradients are multiplied with are numbers in f32.
+constexpr double kLeast = std::numeric_limits<float>::min();
+}  // namespace
 
 LossScaler::LossScaler(const LossScalerOptions& o) : options_(o), scale_(o.initial_scale) {
   detail::require(o.initial_scale > 0 && std::isfinite(o.initial_scale), "loss_scaler", "initial_scale",
@@ -58,10 +65,10 @@ void LossScaler::update() {
   for (const auto& [optimizer, seen] : seen_) finite = finite && seen.finite;
   seen_.clear();
   if (!finite) {
-    scale_ *= options_.backoff;
+    scale_ = std::max(scale_ * options_.backoff, kLeast);
     good_steps_ = 0;
     ++skipped_;
-  } else if (++good_steps_ == options_.growth_interval) {
+  } else if (++good_steps_ >= options_.growth_interval) {  // a loaded count may be beyond it
     good_steps_ = 0;
     if (std::isfinite(static_cast<float>(scale_ * options_.growth))) scale_ *= options_.growth;
   }
@@ -92,7 +99,10 @@ void LossScaler::load_state(const std::vector<NamedTensor>& state) {
   }
   for (const char* name : {"scaler.scale", "scaler.growth_tracker", "scaler.skipped"})
     if (!values.count(name)) throw ValueError(std::string("[load_state] \"") + name + "\" is missing");
-  detail::require(values["scaler.scale"] > 0, "load_state", "scaler.scale", values["scaler.scale"], "be above 0");
+  double scale = values["scaler.scale"];
+  detail::require(scale > 0 && std::isfinite(scale), "load_state", "scaler.scale", scale, "be above 0 and finite");
+  for (const char* name : {"scaler.growth_tracker", "scaler.skipped"})
+    detail::require(values[name] >= 0, "load_state", name, values[name], "not be negative");
   scale_ = values["scaler.scale"];
   good_steps_ = static_cast<int64_t>(values["scaler.growth_tracker"]);
   skipped_ = static_cast<int64_t>(values["scaler.skipped"]);

@@ -23,7 +23,7 @@ struct LossScalerOptions {
 ///     scaler.update();
 ///
 /// A step whose gradients are not all finite is skipped, by all ranks together: parameters, moments and step counts
-/// stay as they are. The scale is the same number on all ranks.
+/// stay as they are. The scale is the same number on all ranks, finite in f32 and not below f32's least normal number.
 class LossScaler {
  public:
   /// Throws ValueError unless initial_scale > 0, growth >= 1, 0 < backoff <= 1, growth_interval >= 1.
@@ -47,8 +47,8 @@ class LossScaler {
 
   /// "scaler.scale" (f64), "scaler.growth_tracker" and "scaler.skipped" (i64), scalars.
   std::vector<NamedTensor> state() const;
-  /// Throws ValueError for another name, one missing or given twice, or a scale not above 0, ShapeError for what is no
-  /// scalar; then nothing has changed.
+  /// Throws ValueError for another name, one missing or given twice, a scale not above 0 or not finite, or a negative
+  /// count, ShapeError for what is no scalar; then nothing has changed.
   void load_state(const std::vector<NamedTensor>& state);
 
  private:

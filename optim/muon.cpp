@@ -1,7 +1,4 @@
-#include <cleave/autograd/redistribute.h>
 #include <cleave/core/primitives.h>
-#include <cleave/dist/mesh_state.h>
-#include <cleave/dist/redistribution.h>
 #include <cleave/ops/binary.h>
 #include <cleave/ops/inplace.h>
 #include <cleave/ops/matmul.h>
@@ -9,6 +6,7 @@
 #include <cleave/optim/internal/adam_update.h>
 #include <cleave/optim/internal/global_sums.h>
 #include <cleave/optim/internal/options.h>
+#include <cleave/optim/internal/whole_matrices.h>
 #include <cleave/optim/muon.h>
 
 #include <algorithm>
@@ -54,38 +52,41 @@ Tensor orthogonalized(const Tensor& u, const MuonOptions& o) {
   return tall ? transpose(x, 0, 1) : x;
 }
 
-// This rank's block of what f makes of the whole matrix.
-template <class F>
-Tensor on_whole(const Tensor& block, const Shape& global, const dist::LayoutData* layout, F f) {
-  if (!layout || !layout->split()) return f(block);
-  Tensor x = cleave::detail::make_view(block, cleave::detail::elements(block), global, layout);
-  const dist::LayoutData* whole = dist::Layout(layout).mesh().replicated(2).data();
-  Tensor y = f(dist::redistribute_data(x, whole, "muon").local());
-  dist::Box box = dist::local_box(global, *layout);
-  View part = cleave::detail::sub_view(y.impl()->view, box.offset, box.shape);
-  return cleave::detail::make_view(y, part, part.shape, nullptr);
-}
-
 }  // namespace
 
 Muon::Muon(const std::vector<nn::Parameter>& p, const MuonOptions& o) : Muon({{p, o, {}}}) {}
 Muon::Muon(const std::vector<Tensor>& tensors, const MuonOptions& o) : Muon(parameters_of(tensors), o) {}
 Muon::Muon(std::vector<Group<MuonOptions>> groups) : GroupedOptimizer(checked(std::move(groups))) {}
 
-void Muon::update(const Update& u) {
-  const MuonOptions& o = options(u.index);
-  const Shape& shape = parameters()[u.index].shape();
-  if (!o.orthogonal || shape.rank() != 2) return update_rest(u);
-  Tensor g = cleave::detail::dense_copy(u.gradient, u.value.dtype());
-  Tensor momentum = state_block(u, "momentum_buffer");
-  mul_(momentum, o.momentum);
-  add_(momentum, g);
-  if (numel(shape) == 0) return;
-  Tensor step = o.nesterov ? g + momentum * o.momentum : momentum;
-  step = on_whole(step, shape, u.layout, [&](const Tensor& whole) { return orthogonalized(whole, o); });
-  double lr = lr_of(u.index);
-  mul_(u.value, 1 - lr * o.weight_decay);
-  add_(u.value, step, -lr * adjusted(o, shape));
+void Muon::update(const Update& u) { update_all({&u, 1}); }
+
+void Muon::update_all(std::span<const Update> updates) {
+  std::vector<detail::MatrixBlock> steps;
+  std::vector<const Update*> of;
+  for (const Update& u : updates) {
+    const MuonOptions& o = options(u.index);
+    const Shape& shape = parameters()[u.index].shape();
+    if (!o.orthogonal || shape.rank() != 2) {
+      update_rest(u);
+      continue;
+    }
+    Tensor g = cleave::detail::dense_copy(u.gradient, u.value.dtype());
+    Tensor momentum = state_block(u, "momentum_buffer");
+    mul_(momentum, o.momentum);
+    add_(momentum, g);
+    if (numel(shape) == 0) continue;
+    if (o.nesterov) add_(g, momentum, o.momentum);
+    steps.push_back({o.nesterov ? g : momentum, shape, u.layout});
+    of.push_back(&u);
+  }
+  auto orthogonal = [&](size_t i, const Tensor& whole) { return orthogonalized(whole, options(of[i]->index)); };
+  detail::on_whole_matrices(steps, orthogonal, "muon");
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const MuonOptions& o = options(of[i]->index);
+    double lr = lr_of(of[i]->index);
+    mul_(of[i]->value, 1 - lr * o.weight_decay);
+    add_(of[i]->value, steps[i].block, -lr * adjusted(o, steps[i].shape));
+  }
 }
 
 void Muon::update_rest(const Update& u) {

@@ -27,9 +27,10 @@ struct MuonOptions {
 
 /// B = momentum B + g; U = nesterov ? g + momentum B : B; X = U / |U|, then `steps` times X = a X + (b A + c A A) X
 /// with A = X X^T; w = (1 - lr * weight_decay) w - lr * scale * X (Jordan et al. 2024, "Muon: An optimizer for hidden
-/// layers in neural networks"). For parameters of two dims. The momentum lies as the parameter does; U is gathered,
-/// once a step, and every rank iterates on the whole matrix in f32 (f64 for f64), so that the bits are one device's
-/// under every layout. State: momentum_buffer, or AdamW's, and `master` for halves.
+/// layers in neural networks"). For parameters of two dims. The momentum lies as the state does; for the iteration, in
+/// f32 (f64 for f64), matrices are brought whole to one rank each: those of one shape and layout are dealt out evenly
+/// over the ranks that split them (so ZeRO-1 shares the work among the data ranks), in two exchanges a step. The bits
+/// are one device's under every layout. State: momentum_buffer, or AdamW's, and `master` for halves.
 class Muon : public GroupedOptimizer<MuonOptions> {
  public:
   explicit Muon(const std::vector<nn::Parameter>& parameters, const MuonOptions& options = {});
@@ -40,6 +41,8 @@ class Muon : public GroupedOptimizer<MuonOptions> {
 
  private:
   void update(const Update& update) override;
+  void update_all(std::span<const Update> updates) override;
+  bool together() const override { return true; }
   void update_rest(const Update& update);
   std::vector<std::string> state_names() const override;
 };

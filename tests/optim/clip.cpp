@@ -137,6 +137,42 @@ TEST_CASE("what is not finite shows in the norm, on every rank") {
   });
 }
 
+TEST_CASE("a gradient that a hook left partial: its norm is the sum's, and what is clipped sums to it") {
+  on_ranks({2, 3, 4}, [](dist::World& world) {
+    dist::DeviceMesh mesh = grid(world);
+    Tensor g = tensor<double>({6, 0, -8});  // norm 10
+    for (double p : {1.0, 2.0, kInfinity}) {
+      Tensor w = dist::replicate(zeros({3}, {.dtype = DType::f64}), mesh).set_requires_grad(true);
+      w.add_hook([&](const Tensor& x) { return dist::redistribute(x, mesh.layout("- partial(dp)")); });
+      Tensor other = leaf(g, &mesh, "tp");
+      sum(w * dist::replicate(g, mesh)).backward();
+      REQUIRE(w.grad().layout().is_partial("dp"));
+      double norm = plain_norm({g, g}, p);
+      CHECK(optim::grad_norm(std::vector{w, other}, p) == doctest::Approx(norm).epsilon(1e-14));
+      optim::clip_grad_norm(std::vector{w, other}, 1.0, p, 0.0);
+      CHECK(distance(w.grad(), g * (1 / norm)) < 1e-15);
+      CHECK(optim::grad_norm(std::vector{w, other}, p) == doctest::Approx(1));
+      check_throws<LayoutError>([&] { optim::clip_grad_value(std::vector{w}, 1.0); }, {"partial", "hook"});
+    }
+  });
+}
+
+TEST_CASE("norms of f32 are summed in f64: of what f32 would overflow, and the same under every layout") {
+  on_ranks({1, 2, 3, 4}, [](dist::World& world) {
+    dist::DeviceMesh mesh = grid(world);
+    Tensor large = full({7, 5}, 1e30), small = full({7, 5}, 1e-30), many = normal(3, {700, 50}, DType::f32);
+    double first = 0;
+    for (const char* text : {"-, -", "dp, -", "-, dp.tp"}) {
+      auto norm = [&](const Tensor& g) { return optim::grad_norm(std::vector{leaf(g, &mesh, text)}); };
+      CHECK(norm(large) == doctest::Approx(std::sqrt(35.0) * static_cast<double>(1e30f)).epsilon(1e-14));
+      CHECK(norm(small) == doctest::Approx(std::sqrt(35.0) * static_cast<double>(1e-30f)).epsilon(1e-14));
+      double here = norm(many);
+      first = first == 0 ? here : first;
+      CHECK(here == doctest::Approx(first).epsilon(1e-14));
+    }
+  });
+}
+
 TEST_CASE("halves: gradients in f32, sums in f64") {
   Tensor w = cast(zeros({3000}), DType::bf16).set_requires_grad(true);
   sum(w * cast(full({3000}, 0.5), DType::bf16)).backward();

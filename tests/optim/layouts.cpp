@@ -1,6 +1,8 @@
 // Every optimizer, under every layout of its parameters, is the optimizer on one device.
 #include "nn/support.h"
 
+#include <cleave/core/observer.h>
+#include <cleave/dist/layout.h>
 #include <cleave/ops/row_cache.h>
 
 #include <map>
@@ -213,6 +215,62 @@ TEST_CASE("norms of all parameters travel together") {
       int64_t all = 0;
       for (const auto& c : dist::comm_counts()) all += c.count;
       CHECK(all == calls);
+    }
+  });
+}
+
+namespace {
+
+struct Products : Observer {
+  int count = 0;
+  void begin(const Span& span) override { count += span.kind == SpanKind::op && std::string(span.name) == "matmul"; }
+  void end(const Span&) override {}
+};
+
+}  // namespace
+
+TEST_CASE("Muon: alike matrices are dealt out over the ranks that split them; the bits are one device's") {
+  const Shape shapes[] = {{6, 5}, {6, 5}, {4, 4}, {6, 5}, {6, 5}, {6, 5}};
+  auto starts = [&] {
+    std::vector<Tensor> w;
+    for (uint64_t k = 0; k < 6; ++k) w.push_back(normal(k, shapes[k], DType::f32));
+    return w;
+  };
+  auto step = [&](std::vector<Tensor>& w, optim::Muon& opt, const dist::DeviceMesh* mesh) {
+    for (uint64_t k = 0; k < 6; ++k) {
+      Tensor g = normal(k + 9, shapes[k], DType::f32);
+      sum(w[k] * (mesh ? dist::replicate(g, *mesh) : g)).backward();
+    }
+    opt.step();
+    opt.zero_grad();
+  };
+  std::vector<Tensor> plain = starts();
+  optim::Muon reference(plain, {.lr = 0.1});
+  for (int k = 0; k < 2; ++k) step(plain, reference, nullptr);
+  on_ranks({1, 2, 3, 4}, [&](dist::World& world) {
+    dist::DeviceMesh mesh(world, {{"dp", world.size()}});
+    for (const char* text : {"dp, -", "-, dp", "-, -"}) {
+      CAPTURE(text);
+      std::vector<Tensor> w;
+      for (const Tensor& x : starts()) w.push_back(dist::distribute(x, mesh.layout(text)));
+      optim::Muon opt(w, {.lr = 0.1});
+      step(w, opt, &mesh);
+      dist::reset_comm_counts();
+      Products products;
+      Observer* before = Observer::set(&products);
+      step(w, opt, &mesh);
+      Observer::set(before);
+      for (size_t k = 0; k < w.size(); ++k) CHECK(equal(dist::full_tensor(w[k]), plain[k]));
+      // 5 iterations of 3 products: of this rank's share of 5 matrices and of 1, or of all.
+      bool split = text != std::string("-, -");
+      int64_t n = world.size(), rank = mesh.coordinate("dp");
+      int64_t share = split ? dist::balanced_block(5, n, rank).size + dist::balanced_block(1, n, rank).size : 6;
+      CHECK(products.count == 15 * share);
+      int64_t exchanges = 0, others = 0;
+      for (const auto& c : dist::comm_counts())
+        if (c.phase == "optimizer") (c.kind == dist::CollectiveKind::all_to_all ? exchanges : others) += c.count;
+      CHECK(exchanges == (split && n > 1 ? 4 : 0));
+      CHECK(others == 0);
     }
   });
 }

@@ -51,6 +51,113 @@ TEST_CASE("an infinity in one rank's part alone: all skip, and the scales stay t
   });
 }
 
+namespace {
+
+// f16 weights that a plan splits, and a batch in two parts split over the ranks; all numbers are exact in f16.
+struct Scaled : nn::Module<Scaled> {
+  nn::Parameter w{this, "w", Shape{5, 3}, nn::init::constant(0.5)}, b{this, "b", Shape{3}},
+      idle{this, "idle", Shape{2}};
+  Tensor forward(const Tensor& x) const {
+    return sum(cast(matmul(x, static_cast<Tensor>(w)) + static_cast<Tensor>(b), DType::f32)) +
+           sum(cast(static_cast<Tensor>(idle) * 0.0, DType::f32));
+  }
+};
+
+// Whether the step was taken. `bad`: the last row of the second part overflows f16 in backward at a scale of 64.
+bool scaled_step(const Scaled& model, optim::Optimizer& opt, optim::LossScaler& scaler, uint64_t k, bool bad) {
+  for (uint64_t part = 0; part < 2; ++part) {
+    Tensor x = cast(randint(-4, 5, {7, 5}, {.seed = 2 * k + part}), DType::f16);
+    if (bad && part == 1) {
+      NoGrad off;
+      fill_(narrow(x, 0, 6, 1), 2048);
+    }
+    if (model.is_sharded()) x = dist::distribute(x, model.mesh().layout("dp, -"));
+    scaler.scale(model(x)).backward({.sync = part == 1});
+  }
+  bool stepped = scaler.step(opt);
+  scaler.update();
+  opt.zero_grad();
+  return stepped;
+}
+
+Scaled make_scaled() { return nn::build<Scaled>({.dtype = DType::f16}); }
+
+}  // namespace
+
+TEST_CASE(
+    "f16 in parts under every ZeRO stage: one rank overflows in one part, all leave the step out; else one device") {
+  auto train = [](const Scaled& model, optim::LossScaler& scaler) {
+    nn::set_gradient_precision(model, {.keep = DType::f16});
+    optim::AdamW opt(model.parameters(), {.lr = 0.01});
+    std::vector<bool> taken;
+    for (uint64_t k = 0; k < 5; ++k) taken.push_back(scaled_step(model, opt, scaler, k, k == 2));
+    CHECK(taken == std::vector<bool>{true, true, false, true, true});
+    for (const auto& [name, t] : opt.state())
+      if (name == "idle.step") CHECK(item<int64_t>(t) == 4);  // gradients of zero are gradients
+  };
+  Scaled one = make_scaled();
+  optim::LossScaler reference({.initial_scale = 64, .growth_interval = 2});
+  train(one, reference);
+  CHECK(reference.scale() == 128);  // doubled, halved, doubled
+  CHECK(reference.skipped() == 1);
+  on_ranks({2, 3, 4}, [&](dist::World& world) {
+    dist::DeviceMesh mesh(world, {{"dp", world.size()}});
+    for (int stage : {0, 1, 2, 3}) {
+      CAPTURE(stage);
+      Scaled many = make_scaled();
+      nn::ShardingPlan plan{.forward = {{"input", {"dp, -"}}}};
+      if (stage > 0) plan = nn::zero(many, mesh, plan, {.stage = stage});
+      nn::shard(many, mesh, plan);
+      optim::LossScaler scaler({.initial_scale = 64, .growth_interval = 2});
+      train(many, scaler);
+      CHECK(scaler.scale() == reference.scale());
+      CHECK(scaler.skipped() == 1);
+      for (size_t i = 0; i < 3; ++i)
+        CHECK(equal(dist::full_tensor(many.parameters()[i].tensor()), one.parameters()[i].tensor()));
+    }
+  });
+}
+
+TEST_CASE("the scale stays a number: bounds, and counts from another interval") {
+  Tensor w = ones({1});
+  optim::SGD opt({w}, {.lr = 1});
+  optim::LossScaler scaler({.initial_scale = 4, .growth_interval = 1});
+  auto once = [&](float g) {
+    sum(w * g).backward();
+    scaler.step(opt);
+    scaler.update();
+    opt.zero_grad();
+  };
+  for (int k = 0; k < 200; ++k) once(static_cast<float>(kInfinity));
+  CHECK(scaler.scale() == std::numeric_limits<float>::min());
+  CHECK(std::isfinite(static_cast<float>(1 / scaler.scale())));
+  for (int k = 0; k < 300; ++k) once(0);
+  CHECK(std::isfinite(static_cast<float>(scaler.scale())));
+  CHECK(scaler.scale() > 1e38);
+  CHECK(item<double>(w) == 1);
+  optim::LossScaler counted({.initial_scale = 4, .growth_interval = 9}),
+      shorter({.initial_scale = 4, .growth_interval = 2});
+  for (int k = 0; k < 5; ++k) {
+    sum(w * 0.0).backward();
+    counted.step(opt);
+    counted.update();
+  }
+  shorter.load_state(counted.state());
+  shorter.step(opt);
+  shorter.update();
+  CHECK(shorter.scale() == 8);
+  auto with = [&](size_t i, const Tensor& value) {
+    auto state = counted.state();
+    state[i].second = value;
+    return state;
+  };
+  check_throws<ValueError>([&] { shorter.load_state(with(0, tensor<double>({kInfinity}, {}))); },
+                           {"scaler.scale", "finite"});
+  check_throws<ValueError>([&] { shorter.load_state(with(1, tensor<int64_t>({-1}, {}))); },
+                           {"growth_tracker", "negative"});
+  CHECK(shorter.scale() == 8);
+}
+
 TEST_CASE("unscaled gradients are the loss's own, in f32, and are divided once") {
   Tensor w = cast(ones({2}), DType::f16);
   optim::SGD opt({w}, {.lr = 1});

@@ -116,7 +116,7 @@ Tensor Adafactor::direction(const Update& u, const Sums& s) {
 void Adafactor::apply(const Update& u, const Tensor& direction, const Sums& s) {
   const AdafactorOptions& o = options(u.index);
   const Shape& shape = parameters()[u.index].shape();
-  double factor = o.lr == 0 ? 0 : lr_of(u.index) / o.lr;  // of schedules
+  double factor = factor_of(u.index);
   double rate = (o.relative_step ? std::min(o.lr, 1 / std::sqrt(static_cast<double>(u.step))) : o.lr) * factor;
   if (o.scale_parameter) rate *= std::max(o.eps2, rms(s.weight, shape));
   double clip = std::max(1.0, rms(s.length, shape) / o.clip);

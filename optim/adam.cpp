@@ -9,7 +9,8 @@ namespace {
 
 // In place: outputs are the parameter and its moments, which are read and written.
 constexpr Kernel kernel{.cpu = [](const KernelCall& c) {
-  cpu::adam(*c.out[0], *c.in[0], *c.out[1], *c.out[2], c.attributes.as<cpu::AdamStep>());
+  cpu::adam(*c.out[0], *c.in[0], *c.out[1], *c.out[2], c.attributes.as<cpu::AdamStep>(),
+            c.out.size() > 3 ? c.out[3] : nullptr);
 }};
 
 template <class Options>
@@ -23,10 +24,11 @@ const std::vector<std::string> moments{"exp_avg", "exp_avg_sq"};
 }  // namespace
 
 void detail::update_adam(const Tensor& value, const Tensor& gradient, const Tensor& m, const Tensor& v,
-                         const cpu::AdamStep& step) {
+                         const cpu::AdamStep& step, const Tensor& rounded) {
   const View* in[] = {&cleave::detail::elements(gradient)};
-  const View* out[] = {&cleave::detail::elements(value), &m.impl()->view, &v.impl()->view};
-  launch(kernel, value.device(), "adam", {in, out, step});
+  const View* out[] = {&cleave::detail::elements(value), &m.impl()->view, &v.impl()->view,
+                       rounded.defined() ? &cleave::detail::elements(rounded) : nullptr};
+  launch(kernel, value.device(), "adam", {in, {out, rounded.defined() ? size_t{4} : size_t{3}}, step});
 }
 
 Adam::Adam(const std::vector<nn::Parameter>& p, const AdamOptions& o) : Adam({{p, o, {}}}) {}
@@ -36,7 +38,7 @@ Adam::Adam(std::vector<Group<AdamOptions>> groups) : GroupedOptimizer(checked(st
 void Adam::update(const Update& u) {
   const AdamOptions& o = options(u.index);
   detail::update_adam(u.value, u.gradient, state_block(u, "exp_avg"), state_block(u, "exp_avg_sq"),
-                      detail::adam_step(o, lr_of(u.index), u.step, false));
+                      detail::adam_step(o, lr_of(u.index), u.step, false), u.rounded);
 }
 std::vector<std::string> Adam::state_names() const { return moments; }
 
@@ -47,7 +49,7 @@ AdamW::AdamW(std::vector<Group<AdamWOptions>> groups) : GroupedOptimizer(checked
 void AdamW::update(const Update& u) {
   const AdamWOptions& o = options(u.index);
   detail::update_adam(u.value, u.gradient, state_block(u, "exp_avg"), state_block(u, "exp_avg_sq"),
-                      detail::adam_step(o, lr_of(u.index), u.step, true));
+                      detail::adam_step(o, lr_of(u.index), u.step, true), u.rounded);
 }
 std::vector<std::string> AdamW::state_names() const { return moments; }
 

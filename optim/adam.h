@@ -27,6 +27,7 @@ class Adam : public GroupedOptimizer<AdamOptions> {
 
  private:
   void update(const Update& update) override;
+  bool rounds() const override { return true; }
   std::vector<std::string> state_names() const override;
 };
 
@@ -39,6 +40,7 @@ class AdamW : public GroupedOptimizer<AdamWOptions> {
 
  private:
   void update(const Update& update) override;
+  bool rounds() const override { return true; }
   std::vector<std::string> state_names() const override;
 };
 

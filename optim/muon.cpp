@@ -91,9 +91,8 @@ void Muon::update_all(std::span<const Update> updates) {
 
 void Muon::update_rest(const Update& u) {
   const MuonOptions& o = options(u.index);
-  double factor = o.lr == 0 ? 0 : lr_of(u.index) / o.lr;  // of schedules
   detail::update_adam(u.value, u.gradient, state_block(u, "exp_avg"), state_block(u, "exp_avg_sq"),
-                      detail::adam_step(*o.rest, o.rest->lr * factor, u.step, true));
+                      detail::adam_step(*o.rest, o.rest->lr * factor_of(u.index), u.step, true));
 }
 
 std::vector<std::string> Muon::state_names() const { return {"momentum_buffer", "exp_avg", "exp_avg_sq"}; }

@@ -143,7 +143,8 @@ Optimizer::Work Optimizer::begin_update(size_t index) {
   else if (!direct)
     target = own_copy(owned, owned.dtype());
   ++slot.step;
-  return {{index, target.local(), gradient.local(), slot.step, layout}, stored, target, direct};
+  Tensor rounded = direct && rounds() && is_half(stored.dtype()) ? stored.local() : Tensor();
+  return {{index, target.local(), gradient.local(), slot.step, layout, rounded}, stored, target, direct};
 }
 
 void Optimizer::end_update(Work& work) {
@@ -152,10 +153,9 @@ void Optimizer::end_update(Work& work) {
   target.bump_version();
   stepped_.push_back(work.update.index);
   if (!work.direct) return updated_->add(stored, target);
-  if (target.impl()->view.data != stored.impl()->view.data) {
-    core::copy_view(stored.device(), core::elements(target), core::elements(stored));
-    stored.bump_version();
-  }
+  if (target.impl()->view.data == stored.impl()->view.data) return;
+  if (!work.update.rounded.defined()) core::copy_view(stored.device(), core::elements(target), core::elements(stored));
+  stored.bump_version();
 }
 
 void Optimizer::note_update(size_t index) {
@@ -187,6 +187,11 @@ Tensor Optimizer::master(size_t index) const {
   const Tensor& master = found->second;
   bool current = untouched(slot, stored) || rounds_to(master, in_layout(stored.detach(), master.impl()->layout));
   return current ? master : Tensor();
+}
+
+bool Optimizer::has_state(const Update& u, const char* name) const {
+  auto found = slots_[u.index].tensors.find(name);
+  return found != slots_[u.index].tensors.end() && found->second.defined();
 }
 
 Tensor Optimizer::state_block(const Update& u, const char* name, double initial) {
@@ -255,6 +260,9 @@ Optimizer::Loaded Optimizer::checked_state(const std::vector<NamedTensor>& state
       throw DTypeError("[load_state] " + full + " is " + to_string(tensor.type()) + " and must be floating");
     out.tensors.emplace_back(i, name, own_copy(tensor, working(parameters_[i].dtype())));
   }
+  for (const auto& [i, name, tensor] : out.tensors)
+    if (!out.steps.count(i) && slots_[i].step == 0)
+      throw ValueError("[load_state] \"" + names_[i] + ".step\" is missing, and " + name + " of that parameter is not");
   return out;
 }
 

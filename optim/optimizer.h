@@ -67,8 +67,8 @@ class Optimizer {
   std::vector<NamedTensor> state() const;
   /// Takes such state in any order, also from another layout or mesh, also before the first step; it moves at the next
   /// step. Plain tensors are values that all ranks hold. Throws ValueError for a name that no parameter has, one given
-  /// twice, or a negative step, ShapeError for another shape, DTypeError for a step that is no integer or other state
-  /// that is not floating; then nothing has changed.
+  /// twice, a negative step, or state of a parameter without its step, ShapeError for another shape, DTypeError for a
+  /// step that is no integer or other state that is not floating; then nothing has changed.
   void load_state(const std::vector<NamedTensor>& state);
 
  protected:
@@ -81,9 +81,13 @@ class Optimizer {
     Tensor value, gradient;
     int64_t step;                    ///< from 1, by parameter
     const dist::LayoutData* layout;  ///< of which the blocks are; null: they are the whole
+    Tensor rounded = {};             ///< see `rounds`
   };
   /// Changes update.value in place.
   virtual void update(const Update& update) = 0;
+  /// Whether `update` also writes update.rounded where that is defined: the block of a parameter of 16 bits that
+  /// update.value is the master of, while both are in the cache. Else it is copied afterwards.
+  virtual bool rounds() const { return false; }
   /// Whether `update_all` is to see the updates of a step together, to share collectives among them; `update` is then
   /// never called. All values that are about to change are kept until it returns.
   virtual bool together() const { return false; }
@@ -95,6 +99,8 @@ class Optimizer {
   /// This rank's block of a state tensor, split as the blocks of the update except in summed dims; filled with
   /// `initial` at first.
   Tensor state_block(const Update& update, const char* name, double initial = 0);
+  /// Whether it was asked for before, or loaded.
+  bool has_state(const Update& update, const char* name) const;
   /// Whether a schedule uses `step_number()`, which makes it state.
   virtual bool scheduled() const { return false; }
 
@@ -156,10 +162,7 @@ class GroupedOptimizer : public Optimizer {
   std::vector<Group<Options>>& groups() { return groups_; }
   const std::vector<Group<Options>>& groups() const { return groups_; }
   /// A group's lr at the next step, under its schedule and the factor: of the first one, what logs show.
-  double lr(size_t group = 0) const {
-    const Group<Options>& g = groups_[group];
-    return g.options.lr * lr_factor() * (g.schedule ? (*g.schedule)(step_number()) : 1.0);
-  }
+  double lr(size_t group = 0) const { return groups_[group].options.lr * factor(group); }
 
  protected:
   explicit GroupedOptimizer(std::vector<Group<Options>> groups) : Optimizer(all(groups)), groups_(std::move(groups)) {
@@ -167,8 +170,14 @@ class GroupedOptimizer : public Optimizer {
   }
   const Options& options(size_t parameter) const { return groups_[group_of_[parameter]].options; }
   double lr_of(size_t parameter) const { return lr(group_of_[parameter]); }
+  /// By which rates of its group are multiplied now.
+  double factor_of(size_t parameter) const { return factor(group_of_[parameter]); }
 
  private:
+  double factor(size_t group) const {
+    const Group<Options>& g = groups_[group];
+    return lr_factor() * (g.schedule ? (*g.schedule)(step_number()) : 1.0);
+  }
   bool scheduled() const override {
     for (const Group<Options>& g : groups_)
       if (g.schedule) return true;

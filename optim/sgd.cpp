@@ -38,7 +38,8 @@ SGD::SGD(std::vector<Group<SGDOptions>> groups) : GroupedOptimizer(checked(std::
 
 void SGD::update(const Update& u) {
   const SGDOptions& o = options(u.index);
-  SgdStep step{lr_of(u.index), o.momentum, o.dampening, o.weight_decay, o.nesterov, u.step == 1};
+  bool first = !has_state(u, "momentum_buffer");  // also where momentum was turned on later
+  SgdStep step{lr_of(u.index), o.momentum, o.dampening, o.weight_decay, o.nesterov, first};
   const View* in[] = {&cleave::detail::elements(u.gradient)};
   Tensor buffer = o.momentum != 0 ? state_block(u, "momentum_buffer") : Tensor();
   const View* out[] = {&cleave::detail::elements(u.value), buffer.defined() ? &buffer.impl()->view : nullptr};

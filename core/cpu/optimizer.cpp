@@ -3,17 +3,25 @@
 #include <cleave/core/cpu/loops/optimizer.h>
 #include <cleave/core/cpu/optimizer.h>
 
+#include <cstring>
+
 namespace cleave::cpu {
 
 // The state's dtype is what the update is computed in, so that a parameter of 16 bits keeps its moments in f32.
-void adam(const View& param, const View& grad, const View& m, const View& v, const AdamStep& step) {
+void adam(const View& param, const View& grad, const View& m, const View& v, const AdamStep& step,
+          const View* rounded) {
   Compute type = m.dtype == DType::f64 ? Compute::f64 : Compute::f32;
   const OptimizerLoops& loops = CLEAVE_PICK(optimizer_loops);
   auto run = type == Compute::f64 ? loops.adam_f64 : loops.adam_f32;
   Blocks blocks(param, type);
   for (const View* view : {&param, &grad, &m, &v}) blocks.in(*view);
   for (const View* view : {&param, &m, &v}) blocks.out(*view);
-  blocks.run([&](int64_t, int64_t n, const void* const* in, void* const* out) { run(in, out, n, step); });
+  if (rounded) blocks.out(*rounded);
+  auto bytes = static_cast<size_t>(width_of(type));
+  blocks.run([&](int64_t, int64_t n, const void* const* in, void* const* out) {
+    run(in, out, n, step);
+    if (rounded) std::memcpy(out[3], out[0], static_cast<size_t>(n) * bytes);
+  });
 }
 
 void sgd(const View& param, const View& grad, const View* buffer, const SgdStep& step) {

@@ -14,7 +14,9 @@ struct AdamStep {
   double lr, beta1, beta2, eps, decay, correction1, correction2;
   bool decoupled;
 };
-void adam(const View& param, const View& grad, const View& m, const View& v, const AdamStep& step);
+/// `rounded`, if not null, becomes a copy of the updated parameter in its own dtype.
+void adam(const View& param, const View& grad, const View& m, const View& v, const AdamStep& step,
+          const View* rounded = nullptr);
 
 /// buf = momentum*buf + (1-dampening)*g (first step: buf = g); update = nesterov ? g + momentum*buf : buf; g has
 /// decay*w added.

@@ -13,9 +13,9 @@ cpu::AdamStep adam_step(const Options& o, double lr, int64_t t, bool decoupled) 
   auto n = static_cast<double>(t);
   return {lr, o.beta1, o.beta2, o.eps, o.weight_decay, 1 - std::pow(o.beta1, n), 1 - std::pow(o.beta2, n), decoupled};
 }
-/// Changes value, m and v in place.
+/// Changes value, m and v in place; `rounded`, if defined, becomes value in its dtype.
 void update_adam(const Tensor& value, const Tensor& gradient, const Tensor& m, const Tensor& v,
-                 const cpu::AdamStep& step);
+                 const cpu::AdamStep& step, const Tensor& rounded = {});
 
 template <class Options>
 void check_adam(const char* name, const Options& o) {

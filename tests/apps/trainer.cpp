@@ -4,8 +4,12 @@
 #include <cleave/autograd/redistribute.h>
 #include <cleave/core/error.h>
 #include <cleave/dist/launch.h>
+#include <cleave/ops/binary.h>
+#include <cleave/ops/cast.h>
 #include <cleave/ops/creation.h>
 #include <cleave/ops/host.h>
+#include <cleave/ops/reduce.h>
+#include <cleave/ops/unary.h>
 
 #include <doctest/doctest.h>
 
@@ -149,6 +153,28 @@ TEST_CASE("no token counts: the loss and all gradients are zero") {
   CHECK(item<double>(trainer.gradients(batch_in_parts({0, 0, 0}, {1, 2}, trainer), 1)) == 0);
   for (const auto& [name, values] : gradients_of(trainer))
     for (double v : values) REQUIRE(v == 0);
+}
+
+TEST_CASE("f16: gradients are divided by the loss scale before their norm is taken and clipped") {
+  std::vector<double> norms;
+  std::vector<Tensor> moves;
+  for (double scale : {1.0, 1024.0}) {
+    TrainOptions o = options_for(DType::f16);
+    o.step.loss_scale = scale;
+    o.update.optimizer = "sgd";  // which does not forget how long a gradient is
+    o.update.clip = 0.01;
+    Trainer trainer(o, {});
+    Tensor start = cast(trainer.optimizer().parameters()[0].tensor().detach(), DType::f32);
+    norms.push_back(trainer.step(batch_in_parts({6, 6, 6}, {3}, trainer), 1).grad_norm);
+    moves.push_back(trainer.optimizer().master(0) - start);
+    CHECK(trainer.scaler()->scale() == scale);
+  }
+  CHECK(norms[0] > 0.1);
+  CHECK(norms[1] == doctest::Approx(norms[0]).epsilon(0.01));
+  double moved = item<double>(amax(abs(moves[0])));
+  CHECK(moved > 1e-6);
+  CHECK(moved < 2e-4);  // lr * clip, and decay
+  CHECK(item<double>(amax(abs(moves[0] - moves[1]))) < 0.02 * moved);
 }
 
 TEST_CASE("a gradient that is not finite on one rank: all leave the step out, and no parameter changes") {

@@ -134,6 +134,7 @@ TEST_CASE("halves of every optimizer stay near their f32 run, whose state they k
         }
       }
       CHECK(distance(w, cast(exact.detach(), half)) < 0.02);
+      CHECK(equal(w, cast(opt->master(0), half)));
       for (auto& [state, t] : opt->state())
         if (t.dim() > 0) CHECK(t.dtype() == DType::f32);
     }
@@ -198,6 +199,8 @@ TEST_CASE("load_state changes nothing unless all of it is right") {
       {"0.exp_avg", "floating"});
   check_throws<DTypeError>([&] { opt.load_state({{"0.step", zeros({})}}); }, {"0.step", "integer"});
   check_throws<ShapeError>([&] { opt.load_state({{"0.row_var", zeros({3, 4})}}); }, {"0.row_var", "[3, 1]"});
+  optim::Adafactor fresh({normal(1, {3, 4}, DType::f32)}, {});
+  check_throws<ValueError>([&] { fresh.load_state({{"0.row_var", zeros({3, 1})}}); }, {"0.step", "missing"});
   auto after = opt.state();
   for (size_t i = 0; i < state.size(); ++i) CHECK(equal(after[i].second, state[i].second));
 }
@@ -318,6 +321,27 @@ TEST_CASE("groups have schedules of their own, whose place is state") {
   resumed.set_step(3);
   CHECK(resumed.lr() == 0.25);
   check_throws<ValueError>([&] { resumed.set_step(-1); }, {"-1"});
+}
+
+TEST_CASE("momentum that is turned on later starts as at a first step; rates of others go by the schedule alone") {
+  Tensor w = zeros({1}, {.dtype = DType::f64});
+  optim::SGD opt({w}, {.lr = 1});
+  auto step = [&](optim::Optimizer& o) {
+    sum(w).backward();
+    o.step();
+    o.zero_grad();
+  };
+  step(opt);
+  opt.groups()[0].options.momentum = 0.5;
+  opt.groups()[0].options.dampening = 0.5;
+  step(opt);  // the buffer is the gradient
+  CHECK(item<double>(w) == -2);
+  step(opt);  // 0.5 + 0.5
+  CHECK(item<double>(w) == -3);
+  optim::Muon rest({w}, {.lr = 0, .rest = optim::AdamWOptions{.lr = 1, .eps = 0, .weight_decay = 0}});
+  rest.set_lr_factor(0.5);
+  step(rest);
+  CHECK(item<double>(w) == doctest::Approx(-3.5));
 }
 
 TEST_CASE("options out of range, and Muon without an optimizer for the rest") {

@@ -1,4 +1,7 @@
+#include <cleave/core/cpu/optimizer.h>
+#include <cleave/core/kernel.h>
 #include <cleave/core/primitives.h>
+#include <cleave/core/tensor_impl.h>
 #include <cleave/ops/binary.h>
 #include <cleave/ops/cast.h>
 #include <cleave/ops/inplace.h>
@@ -26,6 +29,9 @@ std::vector<Group<AdafactorOptions>> checked(std::vector<Group<AdafactorOptions>
   }
   return groups;
 }
+
+constexpr Kernel kernel{
+    .cpu = [](const KernelCall& c) { cpu::factored_direction(*c.in[0], *c.in[1], *c.in[2], *c.out[0]); }};
 
 bool factored(const Shape& shape) { return shape.rank() >= 2; }
 uint32_t column_bit(const Shape& shape) { return 1u << (shape.rank() - 1); }
@@ -78,7 +84,8 @@ void Adafactor::update_all(std::span<const Update> updates) {
     uint32_t rows = row_bit(shape), columns = column_bit(shape);
     s.row = sums.add(Reduce::sum_square, u.gradient, u.layout, columns);
     s.column = sums.add(Reduce::sum_square, u.gradient, u.layout, rows);
-    s.matrix = sums.add(Reduce::sum_square, u.gradient, u.layout, rows | columns);
+    s.matrix =
+        sums.add(Reduce::sum, s.row, u.layout, rows | columns);  // of this rank's rows, before they are summed up
     s.old_row = sums.add(Reduce::sum, state_block(u, "row_var"), u.layout, rows);
   }
   sums.finish("adafactor");
@@ -94,11 +101,11 @@ void Adafactor::update_all(std::span<const Update> updates) {
 // u before it is clipped; the second moments move on.
 Tensor Adafactor::direction(const Update& u, const Sums& s) {
   const AdafactorOptions& o = options(u.index);
-  Tensor g = cleave::detail::dense_copy(u.gradient, u.value.dtype());
   double share = std::pow(static_cast<double>(u.step), o.beta2_decay);
   const Shape& shape = parameters()[u.index].shape();
   if (!factored(shape)) {
     Tensor v = state_block(u, "variance");
+    Tensor g = cleave::detail::dense_copy(u.gradient, u.value.dtype());
     blend(v, square(g) + o.eps1, share);
     return g / sqrt(v);
   }
@@ -110,7 +117,13 @@ Tensor Adafactor::direction(const Update& u, const Sums& s) {
   // The mean of the new row statistics, without another collective.
   Tensor mean = s.old_row * ((1 - share) / m) + (s.matrix / (m * n) + o.eps1) * share;
   // As two factors, so that the product of small ones is not lost in f32.
-  return g / sqrt(row / cast(mean, row.dtype())) / sqrt(column);
+  Tensor by_row = rsqrt(row / cast(mean, row.dtype())), by_column = rsqrt(column);
+  Tensor out = cleave::detail::make_tensor(u.value.shape(), u.value.dtype(), u.value.device());
+  const View* in[] = {&cleave::detail::elements(u.gradient), &cleave::detail::elements(by_row),
+                      &cleave::detail::elements(by_column)};
+  const View* to[] = {&out.impl()->view};
+  launch(kernel, out.device(), "adafactor", {in, to, {}});
+  return out;
 }
 
 void Adafactor::apply(const Update& u, const Tensor& direction, const Sums& s) {

@@ -79,6 +79,16 @@ void lion(const View& param, const View& grad, const View& m, const LionStep& st
   update(param, grad, {&m}, loops.lion_f32, loops.lion_f64, step);
 }
 
+void factored_direction(const View& grad, const View& row, const View& column, const View& direction) {
+  const OptimizerLoops& loops = CLEAVE_PICK(optimizer_loops);
+  Compute type = direction.dtype == DType::f64 ? Compute::f64 : Compute::f32;
+  auto run = type == Compute::f64 ? loops.factored_direction_f64 : loops.factored_direction_f32;
+  Blocks blocks(direction, type);
+  for (const View* view : {&grad, &row, &column}) blocks.in(*view);
+  blocks.out(direction);
+  blocks.run([&](int64_t, int64_t n, const void* const* in, void* const* out) { run(in, out, n); });
+}
+
 void average(const View& a, const View& x, const AverageStep& step) {
   const OptimizerLoops& loops = CLEAVE_PICK(optimizer_loops);
   Compute type = a.dtype == DType::f64 ? Compute::f64 : Compute::f32;

@@ -50,6 +50,10 @@ struct LionStep {
 };
 void lion(const View& param, const View& grad, const View& m, const LionStep& step);
 
+/// direction = grad * row * column, which have size 1 in the last dim and in the one before it: Adafactor's step from
+/// the inverse roots of its factors.
+void factored_direction(const View& grad, const View& row, const View& column, const View& direction);
+
 /// a += share * (x - a), in the dtype of a.
 struct AverageStep {
   double share;

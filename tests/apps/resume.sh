@@ -35,6 +35,14 @@ must_run part_extras 2 --mesh dp=2 "${extras[@]}" --resume auto
 same_numbers whole_extras part_extras
 same_model whole_extras part_extras
 
+# Averages of f32 masters, which lie split over the ranks.
+averaged=(--mesh dp=2 --plan zero1 --dtype bf16 --ema 0.99)
+must_run whole_averaged 2 "${averaged[@]}"
+must_run part_averaged 2 "${averaged[@]}" --stop-at 6
+must_run part_averaged 2 "${averaged[@]}" --resume auto
+same_numbers whole_averaged part_averaged
+same_model whole_averaged part_averaged
+
 # What does not fit is an error, and loses nothing.
 run part_tp 2 --mesh tp=2 --plan tp --resume auto --dim 24 && fault "a checkpoint of another model was taken"
 has "$folder/part_tp.out" "model"

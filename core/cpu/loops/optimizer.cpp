@@ -144,11 +144,32 @@ void adam_direction(const void* const* in, void* const* out, int64_t n, const Ad
   }
 }
 
+template <class T>
+void factored_direction(const void* const* in, void* const* out, int64_t n) {
+  const T *g = static_cast<const T*>(in[0]), *row = static_cast<const T*>(in[1]),
+          *column = static_cast<const T*>(in[2]);
+  T* to = static_cast<T*>(out[0]);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) to[i] = g[i] * row[i] * column[i];
+}
+
 }  // namespace
 
-constinit const OptimizerLoops optimizer_loops = {
-    adam<float>,           adam<double>,          sgd<float>,  sgd<double>,  adagrad<float>, adagrad<double>,
-    rmsprop<float>,        rmsprop<double>,       lion<float>, lion<double>, average<float>, average<double>,
-    adam_direction<float>, adam_direction<double>};
+constinit const OptimizerLoops optimizer_loops = {adam<float>,
+                                                  adam<double>,
+                                                  sgd<float>,
+                                                  sgd<double>,
+                                                  adagrad<float>,
+                                                  adagrad<double>,
+                                                  rmsprop<float>,
+                                                  rmsprop<double>,
+                                                  lion<float>,
+                                                  lion<double>,
+                                                  average<float>,
+                                                  average<double>,
+                                                  adam_direction<float>,
+                                                  adam_direction<double>,
+                                                  factored_direction<float>,
+                                                  factored_direction<double>};
 
 }  // namespace cleave::cpu::CLEAVE_ISA

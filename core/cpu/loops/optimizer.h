@@ -28,6 +28,9 @@ struct OptimizerLoops {
   /// in: param, grad, m, v; out: direction, m, v.
   void (*adam_direction_f32)(const void* const* in, void* const* out, int64_t n, const AdamStep& step);
   void (*adam_direction_f64)(const void* const* in, void* const* out, int64_t n, const AdamStep& step);
+  /// in: grad, row, column; out: their product.
+  void (*factored_direction_f32)(const void* const* in, void* const* out, int64_t n);
+  void (*factored_direction_f64)(const void* const* in, void* const* out, int64_t n);
 };
 
 CLEAVE_EACH_ISA(extern const OptimizerLoops optimizer_loops)

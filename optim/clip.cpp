@@ -75,6 +75,18 @@ double total_norm(const std::vector<Tensor>& grads, double p) {
   return extremum || p == 1 ? split : p == 2 ? std::sqrt(split) : std::pow(split, 1 / p);
 }
 
+void require_bound(double max_norm) {
+  if (!(max_norm >= 0))
+    throw ValueError("[clip_grad_norm] max_norm is " + std::to_string(max_norm) + "; it must not be negative");
+}
+
+void clip_to(const std::vector<Tensor>& grads, double max_norm, double norm, double eps) {
+  double factor = max_norm / (norm + eps);
+  if (factor < 1 || std::isnan(factor))
+    for (const Tensor& g : grads)
+      if (!g.impl()->absent) mul_(g.local(), factor);
+}
+
 }  // namespace
 
 double grad_norm(const std::vector<Tensor>& leaves, double p) {
@@ -84,14 +96,17 @@ double grad_norm(const std::vector<Tensor>& leaves, double p) {
 
 double clip_grad_norm(const std::vector<Tensor>& leaves, double max_norm, double p, double eps) {
   Scopes scopes;
-  if (!(max_norm >= 0))
-    throw ValueError("[clip_grad_norm] max_norm is " + std::to_string(max_norm) + "; it must not be negative");
+  require_bound(max_norm);
   std::vector<Tensor> grads = gradients(leaves);
-  double norm = total_norm(grads, p), factor = max_norm / (norm + eps);
-  if (factor < 1 || std::isnan(factor))
-    for (const Tensor& g : grads)
-      if (!g.impl()->absent) mul_(g.local(), factor);
+  double norm = total_norm(grads, p);
+  clip_to(grads, max_norm, norm, eps);
   return norm;
+}
+
+void clip_grads_with_norm(const std::vector<Tensor>& leaves, double max_norm, double norm, double eps) {
+  Scopes scopes;
+  require_bound(max_norm);
+  clip_to(gradients(leaves), max_norm, norm, eps);
 }
 
 void clip_grad_value(const std::vector<Tensor>& leaves, double bound) {

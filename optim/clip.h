@@ -19,6 +19,7 @@ std::vector<Tensor> leaves(Range&& range) {
   return out;
 }
 double clip_grad_norm(const std::vector<Tensor>& leaves, double max_norm, double p, double eps);
+void clip_grads_with_norm(const std::vector<Tensor>& leaves, double max_norm, double norm, double eps);
 double grad_norm(const std::vector<Tensor>& leaves, double p);
 void clip_grad_value(const std::vector<Tensor>& leaves, double bound);
 }  // namespace detail
@@ -36,6 +37,12 @@ double grad_norm(Range&& parameters, double p = 2.0) {
 template <class Range>
 double clip_grad_norm(Range&& parameters, double max_norm, double p = 2.0, double eps = 1e-6) {
   return detail::clip_grad_norm(detail::leaves(std::forward<Range>(parameters)), max_norm, p, eps);
+}
+
+/// What `clip_grad_norm` does to the gradients, for a norm that is known already, from `grad_norm`.
+template <class Range>
+void clip_grads_with_norm(Range&& parameters, double max_norm, double norm, double eps = 1e-6) {
+  detail::clip_grads_with_norm(detail::leaves(std::forward<Range>(parameters)), max_norm, norm, eps);
 }
 
 /// Clamps every element of the gradients into [-bound, bound], in place. Syncs pending gradients, which communicates.

@@ -11,7 +11,6 @@
 #include <cleave/ops/autocast.h>
 #include <cleave/ops/binary.h>
 #include <cleave/ops/host.h>
-#include <cleave/ops/inplace.h>
 #include <cleave/optim/clip.h>
 
 #include <algorithm>
@@ -114,9 +113,7 @@ double Trainer::gradient_norm() const { return optim::grad_norm(model_.parameter
 
 void Trainer::update(int64_t step, double norm) {
   double clip = options_.update.clip;
-  if (clip > 0 && norm > clip && std::isfinite(norm))
-    for (const auto& p : model_.parameters())
-      if (p.grad().defined()) cleave::mul_(p.grad(), clip / (norm + 1e-6));
+  if (clip > 0 && std::isfinite(norm)) optim::clip_grads_with_norm(model_.parameters(), clip, norm);
   optimizer_->set_lr_factor(schedule_(step - 1));
   bool stepped = true;
   if (scaler_) {

@@ -73,6 +73,10 @@ TEST_CASE("clipping scales every gradient, in place, and leaves small ones alone
       CHECK(distance(w.grad(), g * 0.05) < 1e-15);
       CHECK(optim::clip_grad_norm(std::vector{w}, 0.35, 1.0) == doctest::Approx(0.7));
       CHECK(distance(w.grad(), g * 0.025) < 1e-6);
+      optim::clip_grads_with_norm(std::vector{w}, 1.0, 4.0, 0.0);  // by the norm that is given
+      CHECK(distance(w.grad(), g * 0.00625) < 1e-6);
+      optim::clip_grads_with_norm(std::vector{w}, 1.0, 0.5);
+      CHECK(distance(w.grad(), g * 0.00625) < 1e-6);
     }
   });
 }

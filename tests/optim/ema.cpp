@@ -127,6 +127,34 @@ TEST_CASE("halves of an optimizer: the average is that of the f32 masters, and l
   });
 }
 
+TEST_CASE("f32 weights: averages lie as the optimizer's state, also without one") {
+  on_ranks({2, 3}, [&](dist::World& world) {
+    for (bool known : {true, false}) {
+      auto one = nn::build<One>({.dtype = DType::f32});
+      place(one, world, "-, - => -, - => -, - => dp, -");
+      optim::AdamW opt(one.parameters(), {.lr = 0.1});
+      optim::EMA ema = known ? optim::EMA(opt, {.decay = 0.5}) : optim::EMA(one.parameters(), {.decay = 0.5});
+      Tensor want = whole(one.w);
+      for (uint64_t k = 0; k < 3; ++k) {
+        sum(square(static_cast<Tensor>(one.w))).backward();
+        opt.step();
+        opt.zero_grad();
+        ema.update();
+        want = (want + whole(one.w)) * 0.5;
+      }
+      Tensor average = ema.state()[0].second, before = whole(one.w);
+      CHECK(distance(whole(average), want) < 1e-6);
+      CHECK(to_string(average.layout()) == "dp, -");
+      CHECK(to_string(average.layout()) == to_string(opt.state()[1].second.layout()));
+      {
+        optim::EMA::Scope averaged(ema);
+        CHECK(equal(whole(one.w), whole(average)));
+      }
+      CHECK(equal(whole(one.w), before));
+    }
+  });
+}
+
 TEST_CASE("saved and resumed, the average of masters goes on bit by bit, also under another layout") {
   on_ranks({2, 4}, [&](dist::World& world) {
     const char* zero1 = "-, - => -, - => -, - => dp, -";

@@ -61,7 +61,7 @@ Muon::Muon(std::vector<Group<MuonOptions>> groups) : GroupedOptimizer(checked(st
 void Muon::update(const Update& u) { update_all({&u, 1}); }
 
 void Muon::update_all(std::span<const Update> updates) {
-  std::vector<detail::MatrixBlock> steps;
+  std::vector<detail::MatrixBlock> steps;  // of what is split; the others go one by one, without room for all
   std::vector<const Update*> of;
   for (const Update& u : updates) {
     const MuonOptions& o = options(u.index);
@@ -70,23 +70,36 @@ void Muon::update_all(std::span<const Update> updates) {
       update_rest(u);
       continue;
     }
-    Tensor g = cleave::detail::dense_copy(u.gradient, u.value.dtype());
-    Tensor momentum = state_block(u, "momentum_buffer");
-    mul_(momentum, o.momentum);
-    add_(momentum, g);
+    Tensor step = momentum_step(u);
     if (numel(shape) == 0) continue;
-    if (o.nesterov) add_(g, momentum, o.momentum);
-    steps.push_back({o.nesterov ? g : momentum, shape, u.layout});
-    of.push_back(&u);
+    if (u.layout && u.layout->split()) {
+      steps.push_back({step, shape, u.layout});
+      of.push_back(&u);
+    } else {
+      apply(u, orthogonalized(step, o));
+    }
   }
   auto orthogonal = [&](size_t i, const Tensor& whole) { return orthogonalized(whole, options(of[i]->index)); };
   detail::on_whole_matrices(steps, orthogonal, "muon");
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const MuonOptions& o = options(of[i]->index);
-    double lr = lr_of(of[i]->index);
-    mul_(of[i]->value, 1 - lr * o.weight_decay);
-    add_(of[i]->value, steps[i].block, -lr * adjusted(o, steps[i].shape));
-  }
+  for (size_t i = 0; i < steps.size(); ++i) apply(*of[i], steps[i].block);
+}
+
+// The momentum moves on; U.
+Tensor Muon::momentum_step(const Update& u) {
+  const MuonOptions& o = options(u.index);
+  Tensor g = cleave::detail::dense_copy(u.gradient, u.value.dtype()), momentum = state_block(u, "momentum_buffer");
+  mul_(momentum, o.momentum);
+  add_(momentum, g);
+  if (!o.nesterov) return momentum;
+  add_(g, momentum, o.momentum);
+  return g;
+}
+
+void Muon::apply(const Update& u, const Tensor& step) {
+  const MuonOptions& o = options(u.index);
+  double lr = lr_of(u.index);
+  mul_(u.value, 1 - lr * o.weight_decay);
+  add_(u.value, step, -lr * adjusted(o, parameters()[u.index].shape()));
 }
 
 void Muon::update_rest(const Update& u) {

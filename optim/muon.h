@@ -43,6 +43,8 @@ class Muon : public GroupedOptimizer<MuonOptions> {
   void update(const Update& update) override;
   void update_all(std::span<const Update> updates) override;
   bool together() const override { return true; }
+  Tensor momentum_step(const Update& update);
+  void apply(const Update& update, const Tensor& step);
   void update_rest(const Update& update);
   std::vector<std::string> state_names() const override;
 };

@@ -56,10 +56,6 @@ void on_whole_matrices(std::span<MatrixBlock> matrices, const std::function<Tens
   for (size_t first = 0; first < matrices.size(); ++first) {
     if (done[first]) continue;
     const MatrixBlock head = matrices[first];
-    if (!head.layout || !head.layout->split()) {
-      matrices[first].block = f(first, head.block);
-      continue;
-    }
     std::vector<size_t> kind;
     for (size_t i = first; i < matrices.size(); ++i)
       if (!done[i] && alike(matrices[i], head)) kind.push_back(i);

@@ -11,13 +11,13 @@ namespace cleave::optim::detail {
 struct MatrixBlock {
   Tensor block;                    ///< plain, of this rank
   Shape shape;                     ///< of the whole
-  const dist::LayoutData* layout;  ///< null: the block is the whole
+  const dist::LayoutData* layout;  ///< splits it
 };
 
 /// Replaces each block by this rank's block of f(i, whole matrix i), which has the same shape. Matrices that are alike
 /// (shape, layout, dtype) are dealt out evenly over the ranks that split them, so that each is worked on once, by one
-/// rank of those; what no axis splits is worked on by every rank that has it. Communicates, for each kind: an exchange
-/// there and one back, of the ranks' own blocks. The same list on every rank.
+/// rank of those. Communicates, for each kind: an exchange there and one back, of the ranks' own blocks. The same list
+/// on every rank.
 void on_whole_matrices(std::span<MatrixBlock> matrices, const std::function<Tensor(size_t i, const Tensor&)>& f,
                        const char* label);
 

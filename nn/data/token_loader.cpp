@@ -88,6 +88,7 @@ void TokenLoader::restore(const LoaderState& state) {
   require_equal("seq", state.seq, own.seq);
   require_equal("the seed", state.seed, own.seed);
   require_equal("shuffle", state.shuffle, own.shuffle);
+  require_equal("drop_last", state.drop_last, own.drop_last);
   require_equal("windows of an epoch:", state.epoch_samples, own.epoch_samples);
   if (state.step < 0 || state.epoch < 0 || state.sample < 0 || state.sample > own.epoch_samples)
     throw ValueError(fmt::format("[TokenLoader] no loader can be at {}", to_string(state)));

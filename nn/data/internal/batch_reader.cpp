@@ -62,6 +62,7 @@ LoaderState BatchReader::start() const {
           .seq = options.seq,
           .seed = options.seed,
           .shuffle = options.shuffle,
+          .drop_last = options.drop_last,
           .data = fingerprint_};
 }
 

@@ -94,9 +94,8 @@ class Reader {
     const Json& model = file.at("model");
     if (std::string type = model.value("type", "BPE"); type != "BPE")
       fail(fmt::format("its model is \"{}\", not \"BPE\"", type));
-    for (const char* name : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"})
-      if (has(model, name) && model[name] != "") fail(fmt::format("its model has \"{}\"", name));
-    if (model.value("byte_fallback", false)) fail("its model has \"byte_fallback\"");
+    for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
+      if (has(model, name) && model[name] != "" && model[name] != 0) fail(fmt::format("its model has \"{}\"", name));
     out_.ignore_merges = model.value("ignore_merges", false);
     read_vocabulary(model.at("vocab"));
     for (const Json& t : file.value("added_tokens", Json::array())) read_added(t);
@@ -106,6 +105,10 @@ class Reader {
       else
         add_merge(merge.at(0).get<std::string>(), merge.at(1).get<std::string>());
     }
+    bool lacks_bytes = bytes_ < 256;  // else every text has its tokens, and what is for the others is never used
+    for (const char* name : {"unk_token", "byte_fallback"})
+      if (lacks_bytes && has(model, name) && model[name] != false)
+        fail(fmt::format("its model has \"{}\" and {} of the 256 bytes", name, bytes_));
     return finished();
   }
 
@@ -189,6 +192,7 @@ class Reader {
       put(id.get<uint32_t>(), bytes.value_or(text), text);
       ids_[text] = id.get<uint32_t>();
       if (!bytes) without_bytes_.insert(text);
+      bytes_ += bytes && bytes->size() == 1;
     }
     next_added_ = ids_.size();
   }
@@ -237,6 +241,7 @@ class Reader {
   std::unordered_map<std::string, uint32_t> ids_;
   std::set<std::string> without_bytes_;  // tokens that are no letters of bytes, and no added tokens
   uint64_t next_added_ = 0;
+  int bytes_ = 0;  // tokens of one
 };
 
 // GPT-2's file of the other kind beside this one.

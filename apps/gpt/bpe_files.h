@@ -11,7 +11,7 @@ namespace gpt {
 /// Reads a tokenizer. `path` is one of
 ///   - a tokenizer.json: a BPE model whose pre-tokenizer is ByteLevel (without a prefix space), or isolating Splits or
 ///     Digits followed by it, and whose normalizer is made of NFC, NFD, NFKC, NFKD, Lowercase, Prepend and Replace;
-///     post-processors and decoders are not looked at;
+///     post-processors, decoders, truncation and padding are not looked at;
 ///   - vocab.json (Hugging Face) or encoder.json (OpenAI), with merges.txt or vocab.bpe beside it;
 ///   - merges.txt or vocab.bpe, with vocab.json or encoder.json beside it.
 /// They give the tokens that Hugging Face's tokenizers gives without special tokens around them. Throws FileError,

@@ -76,7 +76,7 @@ void with_text(const std::string& file, F&& f) {
 }
 
 Bpe learned(const std::vector<std::string>& files, const TokenizeOptions& o) {
-  BpeTrainOptions options{.vocab_size = o.vocab_size};
+  BpeTrainOptions options{.vocab_size = o.vocab_size, .special = {o.end}};
   Pretokenizer pretokenizer(options.patterns);
   PieceCounts total;
   std::mutex mutex;
@@ -92,10 +92,11 @@ Bpe learned(const std::vector<std::string>& files, const TokenizeOptions& o) {
 // Encodes some files at a time, each thread its own, and writes them in order.
 void write_documents(const std::vector<std::string>& files, const Bpe& bpe, const TokenizeOptions& o,
                      TokenizeSummary& summary) {
-  int64_t end = bpe.added_token(kEndOfText);
+  int64_t end = bpe.added_token(o.end);
   if (end < 0)
-    throw ValueError(fmt::format("the tokenizer {} has no token {}, which should stand after each document",
-                                 o.tokenizer, kEndOfText));
+    throw ValueError(fmt::format("the tokenizer {} has no token {}, which should stand after each document; name "
+                                 "another one with --end",
+                                 o.tokenizer, o.end));
   cleave::nn::TokenFileWriter writer(o.out, bpe.vocab_size());
   auto batch = static_cast<size_t>(o.threads) * 4;
   for (size_t first = 0; first < files.size(); first += batch) {

@@ -126,7 +126,7 @@ TEST_CASE("states of other data, seeds or windows are refused, and change nothin
     check_throws<ValueError>([&] { loader.restore(TokenLoader(d, o).state()); }, words);
     CHECK(loader.state() == state);
   };
-  refused(other, options, {"data"});
+  refused(other, options, {"other data than", "/t"});
   refused(data, {.batch = 4, .seq = 2, .seed = 8}, {"seq", "2", "3"});
   refused(data, {.batch = 4, .seq = 3, .seed = 9}, {"seed", "9", "8"});
   refused(data, {.batch = 4, .seq = 3, .seed = 8, .shuffle = false}, {"shuffle"});

@@ -89,18 +89,30 @@ Bpe learned(const std::vector<std::string>& files, const TokenizeOptions& o) {
   return Bpe(train_bpe(total, options));
 }
 
+// A file for each thread; more of small ones.
+size_t files_at_once(const std::vector<std::string>& files, size_t first, size_t threads) {
+  constexpr uintmax_t kEnough = uintmax_t{64} << 20;
+  uintmax_t bytes = 0;
+  size_t n = 0;
+  for (; first + n < files.size() && (n < threads || bytes < kEnough); ++n) {
+    std::error_code none;
+    if (uintmax_t size = fs::file_size(files[first + n], none); !none) bytes += size;
+  }
+  return n;
+}
+
 // Encodes some files at a time, each thread its own, and writes them in order.
 void write_documents(const std::vector<std::string>& files, const Bpe& bpe, const TokenizeOptions& o,
                      TokenizeSummary& summary) {
   int64_t end = bpe.added_token(o.end);
   if (end < 0)
-    throw ValueError(fmt::format("the tokenizer {} has no token {}, which should stand after each document; name "
-                                 "another one with --end",
-                                 o.tokenizer, o.end));
+    throw ValueError(
+        fmt::format("the tokenizer {} has no token {}, which should stand after each document; name "
+                    "another one with --end",
+                    o.tokenizer, o.end));
   cleave::nn::TokenFileWriter writer(o.out, bpe.vocab_size());
-  auto batch = static_cast<size_t>(o.threads) * 4;
-  for (size_t first = 0; first < files.size(); first += batch) {
-    size_t count = std::min(batch, files.size() - first);
+  for (size_t first = 0, count = 0; first < files.size(); first += count) {
+    count = files_at_once(files, first, static_cast<size_t>(o.threads));
     std::vector<std::vector<uint32_t>> tokens(count);
     std::vector<size_t> bytes(count);
     on_threads(o.threads, count, [&](size_t i) {

@@ -8,11 +8,12 @@
 namespace gpt {
 
 struct TokenizeOptions {
-  std::string data = {};  ///< file or folder of text; each file is a document and is held in memory while it is read
-  std::string out = {};   ///< the token file (nn/data/token_file.h); the tokenizer stands beside it as *.json
-  std::string tokenizer = {};  ///< a tokenizer to read (see read_tokenizer), or "": one is learned
-  int64_t vocab_size = 4096;   ///< of a learned one
-  int64_t threads = 0;         ///< 0: one per core
+  std::string data = {};         ///< file or folder of text; each file is a document, and is held in memory with its
+                                 ///< tokens while it is encoded: one for each thread, or 64 MB of small ones
+  std::string out = {};          ///< the token file (nn/data/token_file.h); the tokenizer stands beside it as *.json
+  std::string tokenizer = {};    ///< a tokenizer to read (see read_tokenizer), or "": one is learned
+  int64_t vocab_size = 4096;     ///< of a learned one
+  int64_t threads = 0;           ///< 0: one per core
   std::string end = kEndOfText;  ///< the token after each document; a learned vocabulary has it first
 };
 

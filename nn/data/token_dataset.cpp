@@ -22,13 +22,14 @@ struct TokenDataset::Content {
     auto after = std::upper_bound(starts.begin(), starts.end(), position);
     return static_cast<size_t>(after - starts.begin()) - 1;
   }
-  void read(int64_t first, int64_t count, int64_t* out, int64_t vocab) const {
-    for (size_t f = count > 0 ? file_of(first) : files.size(); count > 0; ++f) {
-      int64_t offset = first - starts[f], taken = std::min(count, files[f].size() - offset);
-      files[f].read(offset, taken, out, vocab);
+  // Calls f(file, its first token, how many) for the parts of a range.
+  template <class F>
+  void for_files(int64_t first, int64_t count, F&& f) const {
+    for (size_t i = count > 0 ? file_of(first) : files.size(); count > 0; ++i) {
+      int64_t offset = first - starts[i], taken = std::min(count, files[i].size() - offset);
+      f(files[i], offset, taken);
       first += taken;
       count -= taken;
-      out += taken;
     }
   }
 };
@@ -137,7 +138,17 @@ std::pair<TokenDataset, TokenDataset> TokenDataset::split(double fraction) const
 void TokenDataset::read(int64_t first, int64_t count, int64_t* out) const {
   if (first < 0 || count < 0 || first > size() || count > size() - first)
     throw ValueError(fmt::format("tokens {} to {} of {}, which has {}", first, first + count, source(), size()));
-  content_->read(first_ + first, count, out, vocab_);
+  content_->for_files(first_ + first, count, [&](const TokenFile& file, int64_t offset, int64_t taken) {
+    file.read(offset, taken, out, vocab_);
+    out += taken;
+  });
+}
+
+void TokenDataset::will_read(int64_t first, int64_t count) const {
+  first = std::clamp<int64_t>(first, 0, size());
+  count = std::clamp<int64_t>(count, 0, size() - first);
+  content_->for_files(first_ + first, count,
+                      [](const TokenFile& file, int64_t offset, int64_t taken) { file.will_read(offset, taken); });
 }
 
 void TokenDataset::check() const {

@@ -53,6 +53,8 @@ class TokenDataset {
   /// Copies tokens first, ..., first + count - 1. Throws ValueError outside the part; FileError, naming file and
   /// position, for a token that is not below vocab().
   void read(int64_t first, int64_t count, int64_t* out) const;
+  /// A hint that these tokens will be read soon (TokenFile::will_read).
+  void will_read(int64_t first, int64_t count) const;
   /// Reads every token once. Throws FileError for the first that is not below vocab().
   void check() const;
   /// Reads every byte of all files. Throws FileError for a token file that is not as it was written.

@@ -152,6 +152,13 @@ void TokenFile::read(int64_t first, int64_t count, int64_t* out, int64_t limit) 
                               *bad, first + (bad - out), limit));
 }
 
+void TokenFile::will_read(int64_t first, int64_t count) const {
+  const Content& c = *content_;
+  first = std::clamp<int64_t>(first, 0, c.size);
+  count = std::clamp<int64_t>(count, 0, c.size - first);
+  c.file.will_need(c.tokens - c.file.data() + first * c.token_bytes, count * c.token_bytes);
+}
+
 uint64_t TokenFile::hash() const {
   const Content& c = *content_;
   if (!c.text) return c.header_hash;

@@ -48,6 +48,9 @@ class TokenFile {
   /// Copies tokens first, ..., first + count - 1. Throws ValueError outside the file, FileError naming file and
   /// position for a token that is not below `limit` (0: below vocab()), and for a file that was changed.
   void read(int64_t first, int64_t count, int64_t* out, int64_t limit = 0) const;
+  /// Says that these tokens, of those that are there, will be read soon. The disk begins with all that is asked for
+  /// before the first is read, and reads no more than that.
+  void will_read(int64_t first, int64_t count) const;
   /// XXH3 (64 bits) of the tokens' bytes. A token file's is the one in its header, of text it is computed when it is
   /// first asked for, from all bytes.
   uint64_t hash() const;

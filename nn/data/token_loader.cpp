@@ -85,9 +85,10 @@ LoaderState TokenLoader::state() const { return state_->given; }
 void TokenLoader::restore(const LoaderState& state) {
   LoaderState own = state_->reader.start();
   if (state.data != own.data)
-    throw ValueError(fmt::format("[TokenLoader] the state is of other data than {}: its files, their order or what is in "
-                                 "them changed; start a new run, or give this loader what the other one had",
-                                 data().source()));
+    throw ValueError(
+        fmt::format("[TokenLoader] the state is of other data than {}: its files, their order or what is in "
+                    "them changed; start a new run, or give this loader what the other one had",
+                    data().source()));
   require_equal("seq", state.seq, own.seq);
   require_equal("the seed", state.seed, own.seed);
   require_equal("shuffle", state.shuffle, own.shuffle);

@@ -100,7 +100,8 @@ TEST_CASE("a tokenizer.json as Hugging Face writes one is written for GPT-2's pa
 TEST_CASE("merges may be written as pairs or as lines; added tokens need not be in the vocabulary") {
   TemporaryFolder folder;
   Json file = Json::parse(bpe_golden("tokenizer.json"));
-  for (auto [name, value] : {std::pair<const char*, Json>{"unk_token", "<unk>"}, {"byte_fallback", true}, {"dropout", 0}})
+  for (auto [name, value] :
+       {std::pair<const char*, Json>{"unk_token", "<unk>"}, {"byte_fallback", true}, {"dropout", 0}})
     file["model"][name] = value;  // which no text has a use for
   for (Json& merge : file["model"]["merges"])
     merge = merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>();

@@ -280,6 +280,22 @@ TEST_CASE("the hash of a token file stands in it, and is checked when it is aske
   check_throws<FileError>([&] { damaged.verify(); }, {"t.bin", "damaged"});
 }
 
+TEST_CASE("what will be read may be said for any range, and changes nothing") {
+  TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path("d"));
+  for (const char* name : {"d/a", "d/b"}) write_tokens(folder, name, 40000);
+  TokenDataset data(folder.path("d"));
+  for (auto [first, count] : {std::pair<int64_t, int64_t>{0, 80000},
+                              {39999, 2},
+                              {5, 0},
+                              {-5, 10},
+                              {79999, INT64_MAX},
+                              {INT64_MAX, 5},
+                              {70000, -1}})
+    CHECK_NOTHROW(data.will_read(first, count));
+  CHECK(read_all(data)[40001] == 1);
+}
+
 TEST_CASE("a bound holds for what is read through it") {
   TemporaryFolder folder;
   TokenDataset data(folder.write("t.bin", token_bytes(2, {1, 9, 10, 3}, 12)));

@@ -67,4 +67,11 @@ void MappedFile::require_unchanged() const {
     throw FileError(path_ + " was written to while it is being read; write a new file and rename it over this one");
 }
 
+void MappedFile::will_need(int64_t first, int64_t count) const {
+  if (size_ < kSmallFile || count <= 0) return;
+  static const auto kPage = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+  int64_t begin = first / kPage * kPage;
+  madvise(const_cast<uint8_t*>(data_) + begin, static_cast<size_t>(first + count - begin), MADV_WILLNEED);
+}
+
 }  // namespace cleave::nn::detail

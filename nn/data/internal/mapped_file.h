@@ -24,6 +24,9 @@ class MappedFile {
   /// Throws FileError if a mapped file was written to or cut since; a look at its metadata, if it still has its name.
   void require_unchanged() const;
 
+  /// Starts to read these bytes from the disk, if they are not in memory. A hint.
+  void will_need(int64_t first, int64_t count) const;
+
   const uint8_t* data() const { return data_; }
   int64_t size() const { return size_; }
 

@@ -105,7 +105,7 @@ else()
   target_compile_options(cleave_flags INTERFACE -Wno-unknown-pragmas)
 endif()
 
-# Text: fmt (linked), toml++, nlohmann-json, xxHash (headers); for tools only CLI11 (headers), PCRE2 (linked) -----------
+# Text: fmt (linked), toml++, nlohmann-json, xxHash (headers); for tools only CLI11 (headers), PCRE2 and utf8proc (linked) -----------
 find_path(CLEAVE_FMT_INCLUDE fmt/format.h REQUIRED)
 find_library(CLEAVE_FMT_LIBRARY fmt REQUIRED)
 find_path(CLEAVE_TOML_INCLUDE toml++/toml.h REQUIRED)
@@ -121,7 +121,11 @@ if(CLEAVE_BUILD_APPS)
   # Unicode classes in the tokenizer's patterns; only tools use it.
   find_path(CLEAVE_PCRE2_INCLUDE pcre2.h REQUIRED)
   find_library(CLEAVE_PCRE2_LIBRARY pcre2-8 REQUIRED)
-  mark_as_advanced(CLEAVE_CLI11_INCLUDE CLEAVE_PCRE2_INCLUDE CLEAVE_PCRE2_LIBRARY)
+  # Unicode's normal forms, in the tokenizer; only tools use it.
+  find_path(CLEAVE_UTF8PROC_INCLUDE utf8proc.h REQUIRED)
+  find_library(CLEAVE_UTF8PROC_LIBRARY utf8proc REQUIRED)
+  mark_as_advanced(CLEAVE_CLI11_INCLUDE CLEAVE_PCRE2_INCLUDE CLEAVE_PCRE2_LIBRARY CLEAVE_UTF8PROC_INCLUDE
+                   CLEAVE_UTF8PROC_LIBRARY)
 endif()
 if(CLEAVE_BUILD_TESTS)
   find_path(CLEAVE_DOCTEST_INCLUDE doctest/doctest.h REQUIRED)

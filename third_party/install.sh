@@ -11,7 +11,7 @@ build=(
   libfmt-dev libtomlplusplus-dev          # text: messages, plan files
   nlohmann-json3-dev libxxhash-dev        # checkpoints: headers and manifests, hashes
   libcli11-dev                            # tools: arguments
-  libpcre2-dev                            # tools: the tokenizer's patterns
+  libpcre2-dev libutf8proc-dev            # tools: the tokenizer's patterns, forms of Unicode
   doctest-dev                             # tests
 )
 check=(

@@ -3,6 +3,7 @@
 #include <cleave/core/error.h>
 
 #include <algorithm>
+#include <functional>
 #include <queue>
 #include <tuple>
 
@@ -16,20 +17,30 @@ namespace {
 
 uint64_t key(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
 
+// Whether a vocabulary, in which letters stand for bytes, writes this text as it is.
+bool is_its_own_letters(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
 }  // namespace
 
-Bpe::Bpe(BpeModel model) : model_(std::move(model)), pretokenizer_(model_.pattern), byte_tokens_(256, -1) {
-  longest_first_ = model_.added;
-  std::stable_sort(longest_first_.begin(), longest_first_.end(),
-                   [](const auto& a, const auto& b) { return a.text.size() > b.text.size(); });
-  std::vector<bool> is_added(model_.tokens.size());
+Bpe::Bpe(BpeModel model)
+    : model_(std::move(model)),
+      normalizer_(model_.normalizer),
+      pretokenizer_(model_.patterns),
+      special_(model_.tokens.size()),
+      byte_tokens_(256, -1) {
+  std::vector<bool> only_added(model_.tokens.size());
   for (const AddedToken& t : model_.added) {
     if (t.text.empty() || t.id >= model_.tokens.size() || model_.tokens[t.id] != t.text)
       throw ValueError(fmt::format("the added token \"{}\" is not token {} of the vocabulary", t.text, t.id));
-    is_added[t.id] = true;
+    only_added[t.id] = !t.in_vocabulary || !is_its_own_letters(t.text);
+    special_[t.id] = t.special;
+    std::string text = t.normalized ? normalizer_(t.text) : t.text;
+    if (!text.empty()) (t.normalized ? behind_normalizer_ : first_).add(text, t);
   }
   for (uint32_t id = 0; id < model_.tokens.size(); ++id)
-    if (!model_.tokens[id].empty() && !is_added[id]) by_bytes_.emplace(model_.tokens[id], id);
+    if (!model_.tokens[id].empty() && !only_added[id]) by_bytes_.emplace(model_.tokens[id], id);
   for (const auto& [bytes, id] : by_bytes_)
     if (bytes.size() == 1) byte_tokens_[static_cast<uint8_t>(bytes[0])] = id;
   for (uint32_t rank = 0; rank < model_.merges.size(); ++rank) {
@@ -38,14 +49,8 @@ Bpe::Bpe(BpeModel model) : model_(std::move(model)), pretokenizer_(model_.patter
     auto whole = known ? by_bytes_.find(model_.tokens[left] + model_.tokens[right]) : by_bytes_.end();
     if (whole == by_bytes_.end())
       throw ValueError(fmt::format("merge {} is of tokens {} and {}, which make no token", rank, left, right));
-    merges_.emplace(key(left, right), Merge{rank, whole->second});
+    merges_.insert_or_assign(key(left, right), Merge{rank, whole->second});
   }
-}
-
-const AddedToken* Bpe::added_at(std::string_view text) const {
-  for (const AddedToken& t : longest_first_)
-    if (text.starts_with(t.text)) return &t;
-  return nullptr;
 }
 
 int64_t Bpe::added_token(std::string_view text) const {
@@ -57,34 +62,42 @@ int64_t Bpe::added_token(std::string_view text) const {
 std::vector<uint32_t> Bpe::encode(std::string_view text, bool added) const {
   std::vector<uint32_t> out;
   Cache cache;
-  std::string starts;
-  for (const AddedToken& t : longest_first_) starts += t.text[0];
-  while (added && !starts.empty()) {
-    const AddedToken* token = nullptr;
-    size_t at = text.find_first_of(starts);
-    while (at != std::string_view::npos && !(token = added_at(text.substr(at))))
-      at = text.find_first_of(starts, at + 1);
-    if (!token) break;
-    encode_text(text.substr(0, at), cache, out);
-    out.push_back(token->id);
-    text.remove_prefix(at + token->text.size());
-  }
-  encode_text(text, cache, out);
+  auto take = [&](const AddedToken& token) { out.push_back(token.id); };
+  auto plain = [&](std::string_view part) { encode_text(part, cache, out); };
+  auto normal = [&](std::string_view part) {
+    if (added && !behind_normalizer_.empty())
+      behind_normalizer_.cut(part, plain, take);
+    else
+      plain(part);
+  };
+  auto raw = [&](std::string_view part) { normalizer_.empty() ? normal(part) : normal(normalizer_(part)); };
+  if (added && !first_.empty())
+    first_.cut(text, raw, take);
+  else
+    raw(text);
   return out;
 }
 
 void Bpe::encode_text(std::string_view text, Cache& cache, std::vector<uint32_t>& out) const {
-  for (std::string_view piece : pretokenizer_.pieces(text)) {
-    auto [entry, fresh] = cache.try_emplace(piece);
-    if (fresh) entry->second = merged(piece);
-    out.insert(out.end(), entry->second.begin(), entry->second.end());
-  }
+  constexpr size_t kMost = 1 << 17;
+  pretokenizer_.cut(text, [&](std::string_view piece) {
+    auto known = cache.find(piece);
+    if (known != cache.end()) {
+      out.insert(out.end(), known->second.begin(), known->second.end());
+      return;
+    }
+    std::vector<uint32_t> ids = merged(piece);
+    out.insert(out.end(), ids.begin(), ids.end());
+    if (cache.size() < kMost) cache.emplace(piece, std::move(ids));
+  });
 }
 
 // Merges the pair of lowest rank, the leftmost of equals, until none is left: symbols in a linked list, pairs in a heap
 // in which those of symbols that were merged away stay until they come up.
 std::vector<uint32_t> Bpe::merged(std::string_view piece) const {
-  if (auto whole = by_bytes_.find(piece); model_.ignore_merges && whole != by_bytes_.end()) return {whole->second};
+  if (model_.ignore_merges)
+    if (auto whole = by_bytes_.find(piece); whole != by_bytes_.end() && !special_[whole->second])
+      return {whole->second};
   struct Symbol {
     uint32_t token;
     int32_t before, after;

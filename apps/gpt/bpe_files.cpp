@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -88,14 +89,13 @@ class Reader {
   explicit Reader(const fs::path& path) : path_(path) {}
 
   Bpe hugging_face(const Json& file) {
-    if (has(file, "normalizer")) fail(fmt::format("its normalizer is {}", file["normalizer"].dump()));
+    if (has(file, "normalizer")) read_normalizer(file["normalizer"]);
     read_pretokenizer(file.contains("pre_tokenizer") ? file["pre_tokenizer"] : Json());
     const Json& model = file.at("model");
     if (std::string type = model.value("type", "BPE"); type != "BPE")
       fail(fmt::format("its model is \"{}\", not \"BPE\"", type));
-    for (const char* name : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"})
-      if (has(model, name) && model[name] != "") fail(fmt::format("its model has \"{}\"", name));
-    if (model.value("byte_fallback", false)) fail("its model has \"byte_fallback\"");
+    for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
+      if (has(model, name) && model[name] != "" && model[name] != 0) fail(fmt::format("its model has \"{}\"", name));
     out_.ignore_merges = model.value("ignore_merges", false);
     read_vocabulary(model.at("vocab"));
     for (const Json& t : file.value("added_tokens", Json::array())) read_added(t);
@@ -105,6 +105,10 @@ class Reader {
       else
         add_merge(merge.at(0).get<std::string>(), merge.at(1).get<std::string>());
     }
+    bool lacks_bytes = bytes_ < 256;  // else every text has its tokens, and what is for the others is never used
+    for (const char* name : {"unk_token", "byte_fallback"})
+      if (lacks_bytes && has(model, name) && model[name] != false)
+        fail(fmt::format("its model has \"{}\" and {} of the 256 bytes", name, bytes_));
     return finished();
   }
 
@@ -128,21 +132,49 @@ class Reader {
  private:
   static bool has(const Json& object, const char* name) { return object.contains(name) && !object[name].is_null(); }
 
+  void read_normalizer(const Json& n) {
+    std::string type = n.at("type").get<std::string>();
+    if (type == "Sequence") {
+      for (const Json& step : n.at("normalizers")) read_normalizer(step);
+      return;
+    }
+    NormalizerStep step{.type = type};
+    if (type == "Prepend") step.content = n.at("prepend").get<std::string>();
+    if (type == "Replace") {
+      step.content = n.at("content").get<std::string>();
+      step.regex = n.at("pattern").contains("Regex");
+      step.pattern = n["pattern"].at(step.regex ? "Regex" : "String").get<std::string>();
+    }
+    try {
+      Normalizer({step});
+    } catch (const cleave::ValueError&) { fail(fmt::format("its normalizer has {}", n.dump())); }
+    out_.normalizer.push_back(std::move(step));
+  }
+
+  // Splits, and behind them ByteLevel, which may cut by GPT-2's pattern.
   void read_pretokenizer(const Json& p) {
     if (p.is_null()) fail("it has no pre-tokenizer");
-    std::vector<Json> steps = {p};
-    if (p.value("type", "") == "Sequence") steps = p.at("pretokenizers").get<std::vector<Json>>();
-    bool byte_level = !steps.empty() && steps.back().value("type", "") == "ByteLevel";
-    if (!byte_level || steps.size() > 2) fail(fmt::format("its pre-tokenizer is {}", p.dump()));
+    std::vector<Json> steps;
+    flatten(p, steps);
+    if (steps.empty() || steps.back().value("type", "") != "ByteLevel")
+      fail(fmt::format("its pre-tokenizer is {}", p.dump()));
     if (steps.back().value("add_prefix_space", true)) fail("its pre-tokenizer has \"add_prefix_space\"");
-    bool own = steps.back().value("use_regex", true);
-    if (own == (steps.size() == 2)) fail("its pre-tokenizer cuts text twice, or not at all");
-    if (own) return;
-    const Json& split = steps.front();
-    if (split.value("type", "") != "Split" || split.value("behavior", "") != "Isolated" ||
-        split.value("invert", false) || !split.at("pattern").contains("Regex"))
-      fail(fmt::format("its pre-tokenizer begins with {}", split.dump()));
-    out_.pattern = split["pattern"]["Regex"].get<std::string>();
+    out_.patterns.clear();
+    for (size_t i = 0; i + 1 < steps.size(); ++i) out_.patterns.push_back(pattern_of(steps[i]));
+    if (steps.back().value("use_regex", true)) out_.patterns.emplace_back(kGpt2Pattern);
+  }
+  static void flatten(const Json& p, std::vector<Json>& steps) {
+    if (p.value("type", "") != "Sequence") return steps.push_back(p);
+    for (const Json& step : p.at("pretokenizers")) flatten(step, steps);
+  }
+  std::string pattern_of(const Json& step) const {
+    std::string type = step.value("type", "");
+    if (type == "Digits") return step.value("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)";
+    if (type != "Split" || step.value("behavior", "") != "Isolated" || step.value("invert", false))
+      fail(fmt::format("its pre-tokenizer has {}", step.dump()));
+    const Json& pattern = step.at("pattern");
+    if (pattern.contains("Regex")) return pattern["Regex"].get<std::string>();
+    return Regex::escaped(pattern.at("String").get<std::string>());
   }
 
   void put(uint32_t id, const std::string& bytes, const std::string& text) {
@@ -156,20 +188,33 @@ class Reader {
   void read_vocabulary(const Json& vocabulary) {
     for (const auto& [text, id] : vocabulary.items()) {
       if (!id.is_number_unsigned()) fail(fmt::format("its token \"{}\" has no id", text));
-      put(id.get<uint32_t>(), from_letters(text).value_or(text), text);
+      std::optional<std::string> bytes = from_letters(text);
+      put(id.get<uint32_t>(), bytes.value_or(text), text);
       ids_[text] = id.get<uint32_t>();
+      if (!bytes) without_bytes_.insert(text);
+      bytes_ += bytes && bytes->size() == 1;
     }
+    next_added_ = ids_.size();
   }
+  // Hugging Face gives tokens that the vocabulary lacks the ids behind it, in order, whatever the file says.
   void read_added(const Json& t) {
-    AddedToken added{t.at("content").get<std::string>(), t.at("id").get<uint32_t>(), t.value("special", false)};
-    for (const char* name : {"single_word", "lstrip", "rstrip"})
-      if (t.value(name, false)) fail(fmt::format("its token \"{}\" has \"{}\"", added.text, name));
+    AddedToken added{.text = t.at("content").get<std::string>(),
+                     .id = t.at("id").get<uint32_t>(),
+                     .special = t.value("special", false),
+                     .normalized = t.value("normalized", false),
+                     .single_word = t.value("single_word", false),
+                     .lstrip = t.value("lstrip", false),
+                     .rstrip = t.value("rstrip", false)};
     auto known = ids_.find(added.text);
-    if (known == ids_.end())
+    added.in_vocabulary = known != ids_.end();
+    uint64_t id = known == ids_.end() ? next_added_++ : known->second;
+    if (id != added.id) fail(fmt::format("its token \"{}\" has the ids {} and {}", added.text, id, added.id));
+    if (known == ids_.end()) {
       put(added.id, added.text, added.text);
-    else if (known->second != added.id)
-      fail(fmt::format("its token \"{}\" has the ids {} and {}", added.text, known->second, added.id));
-    out_.tokens[added.id] = added.text;  // as it reads, not as letters of bytes
+    } else if (without_bytes_.erase(added.text) == 0 && out_.tokens[added.id] != added.text) {
+      fail(fmt::format("its token \"{}\" is an added token and one of the bytes that its letters stand for",
+                       added.text));
+    }
     out_.added.push_back(std::move(added));
   }
   void read_merge(const std::string& line) {
@@ -184,6 +229,8 @@ class Reader {
     out_.merges.emplace_back(ids_.at(left), ids_.at(right));
   }
   Bpe finished() {
+    if (!without_bytes_.empty())
+      fail(fmt::format("its token \"{}\" is not made of letters that stand for bytes", *without_bytes_.begin()));
     try {
       return Bpe(std::move(out_));
     } catch (const cleave::ValueError& e) { fail(e.what()); }
@@ -192,6 +239,9 @@ class Reader {
   fs::path path_;
   BpeModel out_;
   std::unordered_map<std::string, uint32_t> ids_;
+  std::set<std::string> without_bytes_;  // tokens that are no letters of bytes, and no added tokens
+  uint64_t next_added_ = 0;
+  int bytes_ = 0;  // tokens of one
 };
 
 // GPT-2's file of the other kind beside this one.
@@ -225,28 +275,61 @@ Bpe read_tokenizer(const std::string& name) {
   } catch (const nlohmann::json::exception& e) { reader.fail(fmt::format("it is malformed: {}", e.what())); }
 }
 
+namespace {
+
+Json byte_level(bool own_pattern) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", own_pattern}};
+}
+
+Json sequence_of(const char* member, const Json& steps) {
+  if (steps.size() == 1) return steps[0];
+  return {{"type", "Sequence"}, {member, steps}};
+}
+
+Json pretokenizer_json(const BpeModel& m) {
+  bool own = !m.patterns.empty() && m.patterns.back() == kGpt2Pattern;
+  Json steps = Json::array();
+  for (size_t i = 0; i + own < m.patterns.size(); ++i)
+    steps.push_back(
+        {{"type", "Split"}, {"pattern", {{"Regex", m.patterns[i]}}}, {"behavior", "Isolated"}, {"invert", false}});
+  steps.push_back(byte_level(own));
+  return sequence_of("pretokenizers", steps);
+}
+
+Json normalizer_json(const BpeModel& m) {
+  Json steps = Json::array();
+  for (const NormalizerStep& s : m.normalizer) {
+    Json& step = steps.emplace_back(Json{{"type", s.type}});
+    if (s.type == "Prepend") step["prepend"] = s.content;
+    if (s.type != "Replace") continue;
+    step["pattern"] = {{s.regex ? "Regex" : "String", s.pattern}};
+    step["content"] = s.content;
+  }
+  return steps.empty() ? Json() : sequence_of("normalizers", steps);
+}
+
+}  // namespace
+
 void write_tokenizer(const Bpe& bpe, const std::string& path) {
   const BpeModel& m = bpe.model();
   Json added = Json::array(), vocabulary = Json::object(), merges = Json::array();
   std::vector<std::string> texts;
   for (const std::string& bytes : m.tokens) texts.push_back(to_letters(bytes));
+  std::vector<bool> only_added(texts.size());
   for (const AddedToken& t : m.added) {
+    only_added[t.id] = !t.in_vocabulary;
     texts[t.id] = t.text;
     added.push_back({{"id", t.id},
                      {"content", t.text},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
+                     {"single_word", t.single_word},
+                     {"lstrip", t.lstrip},
+                     {"rstrip", t.rstrip},
+                     {"normalized", t.normalized},
                      {"special", t.special}});
   }
   for (size_t id = 0; id < texts.size(); ++id)
-    if (!texts[id].empty()) vocabulary[texts[id]] = id;
+    if (!texts[id].empty() && !only_added[id]) vocabulary[texts[id]] = id;
   for (auto [left, right] : m.merges) merges.push_back({texts[left], texts[right]});
-  bool own = m.pattern == kGpt2Pattern;
-  Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", own}};
-  Json split = {{"type", "Split"}, {"pattern", {{"Regex", m.pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
-  Json steps = {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}};
   Json model = {{"type", "BPE"},
                 {"dropout", nullptr},
                 {"unk_token", nullptr},
@@ -257,9 +340,15 @@ void write_tokenizer(const Bpe& bpe, const std::string& path) {
                 {"ignore_merges", m.ignore_merges},
                 {"vocab", vocabulary},
                 {"merges", merges}};
-  Json file = {{"version", "1.0"},          {"truncation", nullptr}, {"padding", nullptr},
-               {"added_tokens", added},     {"normalizer", nullptr}, {"pre_tokenizer", own ? byte_level : steps},
-               {"post_processor", nullptr}, {"decoder", byte_level}, {"model", model}};
+  Json file = {{"version", "1.0"},
+               {"truncation", nullptr},
+               {"padding", nullptr},
+               {"added_tokens", added},
+               {"normalizer", normalizer_json(m)},
+               {"pre_tokenizer", pretokenizer_json(m)},
+               {"post_processor", nullptr},
+               {"decoder", byte_level(true)},
+               {"model", model}};
   std::string temporary = path + ".tmp";
   std::ofstream out(temporary, std::ios::binary);
   out << file.dump(1) << "\n";

@@ -9,11 +9,13 @@
 namespace gpt {
 
 /// Reads a tokenizer. `path` is one of
-///   - a tokenizer.json: a BPE model whose pre-tokenizer is ByteLevel (without a prefix space), or a Split by a regular
-///     expression followed by it; no normalizer; post-processors and decoders are not looked at;
+///   - a tokenizer.json: a BPE model whose pre-tokenizer is ByteLevel (without a prefix space), or isolating Splits or
+///     Digits followed by it, and whose normalizer is made of NFC, NFD, NFKC, NFKD, Lowercase, Prepend and Replace;
+///     post-processors, decoders, truncation and padding are not looked at;
 ///   - vocab.json (Hugging Face) or encoder.json (OpenAI), with merges.txt or vocab.bpe beside it;
 ///   - merges.txt or vocab.bpe, with vocab.json or encoder.json beside it.
-/// Throws FileError, naming the file and what it has that is not supported or malformed.
+/// They give the tokens that Hugging Face's tokenizers gives without special tokens around them. Throws FileError,
+/// naming the file and what it has that is not supported or malformed.
 Bpe read_tokenizer(const std::string& path);
 
 /// Writes a tokenizer.json that Hugging Face's tokenizers reads. Throws FileError if it cannot be written; the file

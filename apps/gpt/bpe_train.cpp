@@ -128,12 +128,16 @@ class Trainer {
 }  // namespace
 
 void count_pieces(const Pretokenizer& pretokenizer, std::string_view text, PieceCounts& counts) {
-  for (std::string_view piece : pretokenizer.pieces(text)) ++counts[std::string(piece)];
+  pretokenizer.cut(text, [&](std::string_view piece) {
+    auto known = counts.find(piece);
+    if (known == counts.end()) known = counts.emplace(piece, 0).first;
+    ++known->second;
+  });
 }
 
 BpeModel train_bpe(const PieceCounts& counts, const BpeTrainOptions& options) {
   BpeModel model;
-  model.pattern = options.pattern;
+  model.patterns = options.patterns;
   for (const std::string& text : options.special) {
     model.added.push_back({text, static_cast<uint32_t>(model.tokens.size())});
     model.tokens.push_back(text);

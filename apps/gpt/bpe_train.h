@@ -14,11 +14,15 @@ struct BpeTrainOptions {
   int64_t vocab_size = 4096;  ///< special tokens, the 256 bytes, and merges; fewer if the text has no more pairs
   int64_t min_frequency = 2;  ///< pairs seen less often are not merged
   std::vector<std::string> special = {kEndOfText};
-  std::string pattern = kGpt2Pattern;
+  std::vector<std::string> patterns = {kGpt2Pattern};
 };
 
 /// How often each piece was seen.
-using PieceCounts = std::unordered_map<std::string, int64_t>;
+struct PieceHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+using PieceCounts = std::unordered_map<std::string, int64_t, PieceHash, std::equal_to<>>;
 void count_pieces(const Pretokenizer& pretokenizer, std::string_view text, PieceCounts& counts);
 
 /// Merges the pair seen most often, of equals the one of the smaller ids (left, then right), until the vocabulary is

@@ -38,21 +38,23 @@ std::string default_data() {
   return best;
 }
 
-void fit_to_data(TrainOptions& o, const std::string& path) {
-  nn::TokenDataset data(path);
-  if (data.is_text()) return;
-  if (!o.vocab_given) o.model.vocab = data.vocab();
-  if (std::string beside = tokenizer_beside(path); fs::is_regular_file(beside))
-    o.model.tokenizer = fs::absolute(beside).string();
-}
-
-Corpus open_corpus(const std::string& path, const Config& model) {
-  nn::TokenDataset all(path, model.vocab);
+Corpus open_corpus(TrainOptions& o) {
+  nn::TokenDataset all(o.data.empty() ? default_data() : o.data);
+  if (!all.is_text()) {
+    if (!o.vocab_given) o.model.vocab = all.vocab();
+    if (std::string beside = tokenizer_beside(all.locate(0).path); fs::is_regular_file(beside))
+      o.model.tokenizer = fs::absolute(beside).string();
+  }
+  if (o.check_data) all.verify();
+  bool larger = o.model.vocab < all.vocab();
+  all = all.bounded(o.model.vocab);
+  if (o.check_data || larger) all.check();
   auto [train, held_out] = all.split(kHeldOut);
-  if (std::min(train.size(), held_out.size()) < model.seq + 1)
+  if (std::min(train.size(), held_out.size()) < o.model.seq + 1)
     throw cleave::ValueError(fmt::format(
-        "--data: {} has {} tokens, of which the last 5 % are held out; both parts must have a window of {} tokens",
-        path, all.size(), model.seq + 1));
+        "--data: {} has {} tokens, of which the last 5 % are held out; both parts must have a window of {} tokens: "
+        "give more data or a smaller --seq",
+        all.source(), all.size(), o.model.seq + 1));
   return {train, held_out};
 }
 

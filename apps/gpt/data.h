@@ -18,11 +18,11 @@ struct Corpus {
   nn::TokenDataset train;
   nn::TokenDataset held_out;  ///< the last 5 %
 };
-/// Sets the vocabulary, unless it was given, and the tokenizer of a model for the data at `path`, if those are token
-/// files; text is left to be read as bytes. Throws what `nn::TokenDataset` throws.
-void fit_to_data(TrainOptions& options, const std::string& path);
-/// Opens --data. Throws what `nn::TokenDataset` throws; ValueError if a part is shorter than a window.
-Corpus open_corpus(const std::string& path, const Config& model);
+/// Opens --data, by default the headers above, and sets the vocabulary, unless it was given, and the tokenizer of the
+/// model for it, if it is of tokens; text is read as bytes. Throws what `nn::TokenDataset` throws; FileError for a
+/// token that the model lacks (all are looked at, where the vocabulary was given and is smaller than the data's) and,
+/// if the options ask for it, for files that are damaged; ValueError if a part is shorter than a window.
+Corpus open_corpus(TrainOptions& options);
 
 /// Global batches of the training part in an order that the seed chooses.
 nn::TokenLoader training_loader(const Corpus& corpus, const TrainOptions& options, cleave::dist::Layout layout);

@@ -43,6 +43,7 @@ void add_tokenize(CLI::App& app, TokenizeOptions& o) {
   app.add_option("--train", o.vocab_size, "learn a vocabulary of this size from the text")
       ->capture_default_str()
       ->excludes(read);
+  app.add_option("--end", o.end, "the token after each document")->capture_default_str();
   app.add_option("--threads", o.threads, "[one per core]");
 }
 
@@ -92,6 +93,7 @@ Options checked(PlanOptions o) {
 
 Options checked(TokenizeOptions o) {
   require(o.threads >= 0, "--threads", static_cast<double>(o.threads), "at least 0");
+  if (o.end.empty()) throw cleave::ValueError("--end is empty; it must be the text of a token");
   return o;
 }
 

@@ -61,14 +61,15 @@ struct WatchOptions {
 
 struct TrainOptions {
   Config model;
-  bool vocab_given = false;  ///< else a token file says how many tokens there are
+  bool vocab_given = false;  ///< else token files say how many tokens there are
   StepOptions step = {};
   UpdateOptions update = {};
   SafetyOptions safety = {};
   WatchOptions watch = {};
   int64_t steps = 800;
   uint64_t seed = 42;
-  std::string data = {};  ///< "": the C++ headers of this machine
+  std::string data = {};    ///< "": the C++ headers of this machine
+  bool check_data = false;  ///< read all of it before the first step
   std::string mesh = {}, plan = {};
   std::string save = {};
   bool deferred = true;

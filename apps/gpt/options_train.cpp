@@ -89,6 +89,7 @@ void add_train_options(CLI::App& app, TrainOptions& o) {
   app.add_option("--steps", o.steps, "")->capture_default_str();
   app.add_option("--seed", o.seed, "of weights, batches and dropout")->capture_default_str();
   app.add_option("--data", o.data, "file or folder of text or of tokens [the C++ headers of this machine]");
+  app.add_flag("--check-data", o.check_data, "read all of it before the first step, for damage and foreign tokens");
   app.add_option("--save", o.save, "write the model to this safetensors file, or (with a / at the end) folder");
   add_placement_options(app, o.mesh, o.plan);
   app.add_option("--ranks", "thread ranks; under mpirun its processes are the ranks [1]")->group("Placement");

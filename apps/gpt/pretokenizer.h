@@ -1,9 +1,11 @@
 // Pieces of text that byte pairs are merged within.
 #pragma once
-#include <memory>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "gpt/regex.h"
 
 namespace gpt {
 
@@ -11,22 +13,19 @@ namespace gpt {
 /// each with the space before it, and white space.
 extern const char* const kGpt2Pattern;
 
-/// Cuts text into pieces by a regular expression with Unicode classes (PCRE2's syntax, white space as in Unicode's
-/// White_Space for kGpt2Pattern). Matches are pieces, and so is what lies between them; together they are the text.
-/// Bytes that are no UTF-8 end what is matched around them. Threads may use one together.
+/// Cuts text into pieces by regular expressions, each by the next one: matches are pieces, and so is what lies between
+/// them; together they are the text. Bytes that are no UTF-8 are pieces of their own, and end what is matched around
+/// them. Threads may use one together.
 class Pretokenizer {
  public:
-  /// Throws ValueError with the place of the fault for a pattern that PCRE2 does not take.
-  explicit Pretokenizer(const std::string& pattern);
-  const std::string& pattern() const { return pattern_; }
-  /// The pieces in order, as views of `text`; none is empty. Throws ValueError where matching needs more than PCRE2's
-  /// limits.
-  std::vector<std::string_view> pieces(std::string_view text) const;
+  /// Throws ValueError for a pattern that cannot be used (see Regex).
+  explicit Pretokenizer(const std::vector<std::string>& patterns);
+  /// Calls f for the pieces in order; none is empty. Throws ValueError where matching needs more than PCRE2's limits.
+  void cut(std::string_view text, const std::function<void(std::string_view)>& f) const;
 
  private:
-  struct Code;
-  std::string pattern_;
-  std::shared_ptr<const Code> code_;
+  void cut_from(size_t step, std::string_view text, const std::function<void(std::string_view)>& f) const;
+  std::vector<Regex> steps_;
 };
 
 }  // namespace gpt

@@ -45,43 +45,81 @@ void on_threads(int64_t threads, size_t n, const std::function<void(size_t)>& f)
 }
 
 std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in) throw FileError(fmt::format("{} cannot be read", path));
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  std::string text(in ? static_cast<size_t>(std::max<std::streamoff>(0, in.tellg())) : 0, '\0');
+  in.seekg(0);
+  if (!in.read(text.data(), static_cast<std::streamsize>(text.size())))
+    throw FileError(fmt::format("{} cannot be read", path));
   return text;
 }
 
+// What there is to tokenize: not what a run before has written among it.
+std::vector<std::string> texts_of(const TokenizeOptions& o) {
+  std::vector<std::string> files;
+  for (std::string& file : cleave::nn::files_below(o.data)) {
+    std::error_code none;
+    if (fs::equivalent(file, o.out, none) || fs::equivalent(file, tokenizer_beside(o.out), none)) continue;
+    if (cleave::nn::TokenFile::is_token_file(file))
+      throw FileError(fmt::format("{} is a token file already; leave it out of {}", file, o.data));
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+// f(text of a file); its errors name the file.
+template <class F>
+void with_text(const std::string& file, F&& f) {
+  std::string text = read_file(file);
+  try {
+    f(text);
+  } catch (const ValueError& e) { throw ValueError(fmt::format("{}: {}", file, e.what())); }
+}
+
 Bpe learned(const std::vector<std::string>& files, const TokenizeOptions& o) {
-  BpeTrainOptions options{.vocab_size = o.vocab_size};
-  Pretokenizer pretokenizer(options.pattern);
+  BpeTrainOptions options{.vocab_size = o.vocab_size, .special = {o.end}};
+  Pretokenizer pretokenizer(options.patterns);
   PieceCounts total;
   std::mutex mutex;
   on_threads(o.threads, files.size(), [&](size_t i) {
     PieceCounts counts;
-    count_pieces(pretokenizer, read_file(files[i]), counts);
+    with_text(files[i], [&](const std::string& text) { count_pieces(pretokenizer, text, counts); });
     std::lock_guard lock(mutex);
     for (const auto& [piece, count] : counts) total[piece] += count;
   });
   return Bpe(train_bpe(total, options));
 }
 
+// A file for each thread; more of small ones.
+size_t files_at_once(const std::vector<std::string>& files, size_t first, size_t threads) {
+  constexpr uintmax_t kEnough = uintmax_t{64} << 20;
+  uintmax_t bytes = 0;
+  size_t n = 0;
+  for (; first + n < files.size() && (n < threads || bytes < kEnough); ++n) {
+    std::error_code none;
+    if (uintmax_t size = fs::file_size(files[first + n], none); !none) bytes += size;
+  }
+  return n;
+}
+
 // Encodes some files at a time, each thread its own, and writes them in order.
 void write_documents(const std::vector<std::string>& files, const Bpe& bpe, const TokenizeOptions& o,
                      TokenizeSummary& summary) {
-  int64_t end = bpe.added_token(kEndOfText);
+  int64_t end = bpe.added_token(o.end);
   if (end < 0)
-    throw ValueError(fmt::format("the tokenizer {} has no token {}, which should stand after each document",
-                                 o.tokenizer, kEndOfText));
+    throw ValueError(
+        fmt::format("the tokenizer {} has no token {}, which should stand after each document; name "
+                    "another one with --end",
+                    o.tokenizer, o.end));
   cleave::nn::TokenFileWriter writer(o.out, bpe.vocab_size());
-  auto batch = static_cast<size_t>(o.threads) * 4;
-  for (size_t first = 0; first < files.size(); first += batch) {
-    size_t count = std::min(batch, files.size() - first);
+  for (size_t first = 0, count = 0; first < files.size(); first += count) {
+    count = files_at_once(files, first, static_cast<size_t>(o.threads));
     std::vector<std::vector<uint32_t>> tokens(count);
     std::vector<size_t> bytes(count);
     on_threads(o.threads, count, [&](size_t i) {
-      std::string text = read_file(files[first + i]);
-      bytes[i] = text.size();
-      tokens[i] = bpe.encode(text, false);
+      with_text(files[first + i], [&](const std::string& text) {
+        bytes[i] = text.size();
+        tokens[i] = bpe.encode(text, false);
+      });
       tokens[i].push_back(static_cast<uint32_t>(end));
     });
     for (size_t i = 0; i < count; ++i) {
@@ -112,7 +150,7 @@ TokenizeSummary tokenize(const TokenizeOptions& options) {
   TokenizeSummary summary{.tokenizer = tokenizer_beside(o.out)};
   if (o.out == summary.tokenizer)
     throw ValueError(fmt::format("{} would be the tokenizer and the tokens; name the tokens *.bin", o.out));
-  std::vector<std::string> files = cleave::nn::files_below(o.data);
+  std::vector<std::string> files = texts_of(o);
   Bpe bpe = o.tokenizer.empty() ? learned(files, o) : read_tokenizer(o.tokenizer);
   summary.files = static_cast<int64_t>(files.size());
   summary.vocab = bpe.vocab_size();

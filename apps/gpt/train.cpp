@@ -44,11 +44,9 @@ uint64_t hash_of(const TrainOptions& o) {
 void train(dist::World& world, const TrainOptions& options) {
   require_same(world, "other options", hash_of(options));
   TrainOptions o = options;
-  std::string data = o.data.empty() ? default_data() : o.data;
-  fit_to_data(o, data);
+  Corpus corpus = open_corpus(o);
+  require_same(world, "other data", corpus.train.fingerprint());  // of all files, the part held out too
   Placement placement = place(world, o.model, o.mesh, o.plan);
-  Corpus corpus = open_corpus(data, o.model);
-  require_same(world, "other data", corpus.train.fingerprint() ^ corpus.held_out.fingerprint());
   if (!o.compare.empty()) return compare_with_single(world, o, placement, corpus);
   if (world.rank() == 0 && !o.save.empty()) require_writable(o.save);
   Session session(world, o, corpus, placement);

@@ -12,6 +12,7 @@ namespace cleave::nn {
 namespace {
 
 using Json = nlohmann::ordered_json;
+constexpr int64_t kVersion = 1;
 
 // Calls f(name, member) for every member.
 template <class State, class F>
@@ -24,6 +25,7 @@ void for_members(State& s, F&& f) {
   f("seq", s.seq);
   f("seed", s.seed);
   f("shuffle", s.shuffle);
+  f("drop_last", s.drop_last);
   f("data", s.data);
 }
 
@@ -40,7 +42,7 @@ void read_member(const Json& json, const char* name, T& out) {
 }  // namespace
 
 std::string to_string(const LoaderState& state) {
-  Json json;
+  Json json = {{"version", kVersion}};
   for_members(state, [&](const char* name, const auto& member) { json[name] = member; });
   return json.dump();
 }
@@ -48,6 +50,10 @@ std::string to_string(const LoaderState& state) {
 LoaderState read_loader_state(std::string_view text) {
   Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) throw ValueError(fmt::format("the state of a loader is no JSON object: {}", text));
+  int64_t version = 0;
+  read_member(json, "version", version);
+  if (version != kVersion)
+    throw ValueError(fmt::format("the state of a loader is of version {}; this program reads {}", version, kVersion));
   LoaderState state;
   for_members(state, [&](const char* name, auto& member) { read_member(json, name, member); });
   return state;

@@ -16,19 +16,20 @@ struct TokenDataset::Content {
   std::string source;
   std::vector<TokenFile> files;
   std::vector<int64_t> starts;  // of each file in the whole
-  int64_t size = 0, vocab = 0;
+  int64_t size = 0;
 
   size_t file_of(int64_t position) const {
     auto after = std::upper_bound(starts.begin(), starts.end(), position);
     return static_cast<size_t>(after - starts.begin()) - 1;
   }
-  void read(int64_t first, int64_t count, int64_t* out) const {
-    for (size_t f = count > 0 ? file_of(first) : files.size(); count > 0; ++f) {
-      int64_t offset = first - starts[f], taken = std::min(count, files[f].size() - offset);
-      files[f].read(offset, taken, out, std::min(vocab, files[f].vocab()));
+  // Calls f(file, its first token, how many) for the parts of a range.
+  template <class F>
+  void for_files(int64_t first, int64_t count, F&& f) const {
+    for (size_t i = count > 0 ? file_of(first) : files.size(); count > 0; ++i) {
+      int64_t offset = first - starts[i], taken = std::min(count, files[i].size() - offset);
+      f(files[i], offset, taken);
       first += taken;
       count -= taken;
-      out += taken;
     }
   }
 };
@@ -48,6 +49,20 @@ std::vector<fs::path> without_tokenizers(const std::vector<std::string>& files) 
   return out;
 }
 
+// `above`: the folders that this one is in, by their real paths.
+void collect_files(const fs::path& folder, std::vector<fs::path> above, std::vector<fs::path>& files) {
+  above.push_back(fs::canonical(folder));
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with('.')) continue;
+    if (!entry.exists()) throw FileError(fmt::format("{} is a link to nothing", entry.path().string()));
+    if (entry.is_regular_file()) files.push_back(entry.path());
+    if (!entry.is_directory()) continue;
+    if (std::find(above.begin(), above.end(), fs::canonical(entry.path())) != above.end())
+      throw FileError(fmt::format("{} is a link to a folder that it is in", entry.path().string()));
+    collect_files(entry.path(), above, files);
+  }
+}
+
 uint64_t mixed(uint64_t hash, uint64_t word) {  // FNV-1a over the word's bytes
   for (int i = 0; i < 8; ++i, word >>= 8) hash = (hash ^ (word & 0xff)) * 1099511628211ull;
   return hash;
@@ -61,8 +76,7 @@ std::vector<std::string> files_below(const std::string& path) {
     if (!fs::exists(path)) throw FileError(fmt::format("{} does not exist", path));
     if (fs::is_regular_file(path)) return {path};
     if (!fs::is_directory(path)) throw FileError(fmt::format("{} is neither a file nor a folder", path));
-    for (const auto& entry : fs::recursive_directory_iterator(path))
-      if (entry.is_regular_file()) files.push_back(entry.path());
+    collect_files(path, {}, files);
   } catch (const fs::filesystem_error& e) { throw FileError(fmt::format("{} cannot be read: {}", path, e.what())); }
   std::sort(files.begin(), files.end());
   return {files.begin(), files.end()};
@@ -76,26 +90,34 @@ std::string to_string(const TokenLocation& l) {
 TokenDataset::TokenDataset(const std::string& path, int64_t vocab) {
   auto content = std::make_shared<Content>();
   content->source = path;
-  int64_t largest = 0;
   for (const fs::path& file : without_tokenizers(files_below(path))) {
     TokenFile opened = is_token_file(file) ? TokenFile::open(file.string()) : TokenFile::text(file.string());
     if (opened.size() == 0) continue;
     content->files.push_back(opened);
-    if (opened.is_text() != content->files.front().is_text())
+    const TokenFile& first = content->files.front();
+    if (opened.is_text() != first.is_text())
       throw FileError(fmt::format("{} mixes text and token files: {} and {}; tokenize the text first", path,
-                                  content->files.front().path(), opened.path()));
+                                  first.path(), opened.path()));
+    if (opened.vocab() != first.vocab())
+      throw FileError(fmt::format("{} has tokens of several tokenizers: {} has a vocabulary of {}, {} one of {}", path,
+                                  first.path(), first.vocab(), opened.path(), opened.vocab()));
     content->starts.push_back(content->size);
     content->size += opened.size();
-    largest = std::max(largest, opened.vocab());
   }
   if (content->size == 0)
     throw FileError(fmt::format("{} holds no tokens; give a file or folder with text or tokens", path));
-  content->vocab = vocab > 0 ? std::min(vocab, largest) : largest;
+  int64_t own = content->files.front().vocab();
+  vocab_ = vocab > 0 ? std::min(vocab, own) : own;
   last_ = content->size;
   content_ = std::move(content);
 }
 
-int64_t TokenDataset::vocab() const { return content_->vocab; }
+TokenDataset TokenDataset::bounded(int64_t vocab) const {
+  if (vocab < 1) throw ValueError(fmt::format("a vocabulary of {} for {}; it must be at least 1", vocab, source()));
+  return {content_, first_, last_, std::min(vocab, vocab_)};
+}
+
+int64_t TokenDataset::vocab() const { return vocab_; }
 const std::string& TokenDataset::source() const { return content_->source; }
 int64_t TokenDataset::files() const { return static_cast<int64_t>(content_->files.size()); }
 bool TokenDataset::is_text() const { return content_->files.front().is_text(); }
@@ -103,7 +125,7 @@ bool TokenDataset::is_text() const { return content_->files.front().is_text(); }
 TokenDataset TokenDataset::range(int64_t first, int64_t last) const {
   if (first < 0 || first > last || last > size())
     throw ValueError(fmt::format("tokens {} to {} of {}, which has {}", first, last, source(), size()));
-  return {content_, first_ + first, first_ + last};
+  return {content_, first_ + first, first_ + last, vocab_};
 }
 
 std::pair<TokenDataset, TokenDataset> TokenDataset::split(double fraction) const {
@@ -116,7 +138,17 @@ std::pair<TokenDataset, TokenDataset> TokenDataset::split(double fraction) const
 void TokenDataset::read(int64_t first, int64_t count, int64_t* out) const {
   if (first < 0 || count < 0 || first > size() || count > size() - first)
     throw ValueError(fmt::format("tokens {} to {} of {}, which has {}", first, first + count, source(), size()));
-  content_->read(first_ + first, count, out);
+  content_->for_files(first_ + first, count, [&](const TokenFile& file, int64_t offset, int64_t taken) {
+    file.read(offset, taken, out, vocab_);
+    out += taken;
+  });
+}
+
+void TokenDataset::will_read(int64_t first, int64_t count) const {
+  first = std::clamp<int64_t>(first, 0, size());
+  count = std::clamp<int64_t>(count, 0, size() - first);
+  content_->for_files(first_ + first, count,
+                      [](const TokenFile& file, int64_t offset, int64_t taken) { file.will_read(offset, taken); });
 }
 
 void TokenDataset::check() const {
@@ -133,18 +165,18 @@ TokenLocation TokenDataset::locate(int64_t position) const {
   return {content_->files[f].path(), offset, content_->files[f].document_of(offset)};
 }
 
+void TokenDataset::verify() const {
+  for (const TokenFile& file : content_->files) file.verify();
+}
+
 uint64_t TokenDataset::fingerprint() const {
-  constexpr int64_t kPlaces = 256, kTokens = 64;
-  uint64_t hash = mixed(mixed(14695981039346656037ull, static_cast<uint64_t>(size())),  // FNV's offset
-                        static_cast<uint64_t>(vocab()));
-  std::vector<int64_t> tokens(kTokens);
-  int64_t count = std::min(size(), kTokens), last = size() - count;
-  for (int64_t place = 0, before = -1; place < kPlaces; ++place) {
-    auto at = static_cast<int64_t>(static_cast<double>(last) * static_cast<double>(place) / (kPlaces - 1));
-    if (at == before) continue;
-    before = std::min(at, last);
-    read(before, count, tokens.data());
-    for (int64_t i = 0; i < count; ++i) hash = mixed(hash, static_cast<uint64_t>(tokens[static_cast<size_t>(i)]));
+  uint64_t hash = 14695981039346656037ull;  // FNV's offset
+  auto add = [&](auto number) { hash = mixed(hash, static_cast<uint64_t>(number)); };
+  for (int64_t number : {first_, last_, vocab_, files()}) add(number);
+  for (const TokenFile& file : content_->files) {
+    add(file.size());
+    add(file.token_bytes());
+    add(file.hash());
   }
   return hash;
 }

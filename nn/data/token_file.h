@@ -3,12 +3,13 @@
 // The format, all numbers little-endian:
 //
 //   byte  0  8 bytes  "cleavtok"
-//         8  u32      version, 1
+//         8  u32      version, 2
 //        12  u32      bytes per token: 1, 2 or 4
 //        16  u64      number of tokens
 //        24  u64      vocabulary: every token is below it
 //        32  u64      number of documents; 0: not recorded
-//        40           zeros up to byte 64
+//        40  u64      XXH3 (64 bits) of the tokens' bytes, without the zeros behind them
+//        48           zeros up to byte 64
 //        64           the tokens, then zeros up to a multiple of 8 bytes
 //                     u64 per document: the index of its first token, ascending; the first is 0
 //
@@ -24,7 +25,8 @@
 namespace cleave::nn {
 
 /// A sequence of tokens in a file: one of the format above, or the bytes of any file (vocabulary 256). A handle to
-/// content that does not change; copies share the mapping. The file must not be cut while it is mapped.
+/// content that does not change; copies share the mapping. A file may be replaced (renamed over, removed) while it is
+/// open. One that is written to or cut is an error at the next read; cutting it during a read ends the process.
 class TokenFile {
  public:
   /// Opens a file of the format above. Throws FileError, naming the file and the fault, unless its header fits its
@@ -44,8 +46,16 @@ class TokenFile {
   /// The index of the document that holds token `position`, or -1 if documents are not recorded.
   int64_t document_of(int64_t position) const;
   /// Copies tokens first, ..., first + count - 1. Throws ValueError outside the file, FileError naming file and
-  /// position for a token that is not below `limit` (0: below vocab()).
+  /// position for a token that is not below `limit` (0: below vocab()), and for a file that was changed.
   void read(int64_t first, int64_t count, int64_t* out, int64_t limit = 0) const;
+  /// Says that these tokens, of those that are there, will be read soon. The disk begins with all that is asked for
+  /// before the first is read, and reads no more than that.
+  void will_read(int64_t first, int64_t count) const;
+  /// XXH3 (64 bits) of the tokens' bytes. A token file's is the one in its header, of text it is computed when it is
+  /// first asked for, from all bytes.
+  uint64_t hash() const;
+  /// Reads the whole file. Throws FileError if the tokens are not those that hash() is of.
+  void verify() const;
 
  private:
   struct Content;
@@ -76,6 +86,8 @@ class TokenFileWriter {
   std::string path_, temporary_;
   int64_t vocab_ = 0, size_ = 0;
   int token_bytes_ = 0;
+  struct Hash;
+  std::unique_ptr<Hash> hash_;
   std::vector<uint64_t> documents_;
   std::ofstream file_;
 };

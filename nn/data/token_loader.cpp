@@ -84,10 +84,15 @@ LoaderState TokenLoader::state() const { return state_->given; }
 
 void TokenLoader::restore(const LoaderState& state) {
   LoaderState own = state_->reader.start();
-  require_equal("the data", state.data, own.data);
+  if (state.data != own.data)
+    throw ValueError(
+        fmt::format("[TokenLoader] the state is of other data than {}: its files, their order or what is in "
+                    "them changed; start a new run, or give this loader what the other one had",
+                    data().source()));
   require_equal("seq", state.seq, own.seq);
   require_equal("the seed", state.seed, own.seed);
   require_equal("shuffle", state.shuffle, own.shuffle);
+  require_equal("drop_last", state.drop_last, own.drop_last);
   require_equal("windows of an epoch:", state.epoch_samples, own.epoch_samples);
   if (state.step < 0 || state.epoch < 0 || state.sample < 0 || state.sample > own.epoch_samples)
     throw ValueError(fmt::format("[TokenLoader] no loader can be at {}", to_string(state)));

@@ -55,7 +55,10 @@ struct TokenBatch {
 
 /// Gives the windows of a dataset in a seeded order. Window i of a dataset of N tokens has the tokens i seq, ...,
 /// (i+1) seq: neighbours share one token, so every token but the first is a target once. An epoch has
-/// floor((N-1) / seq) windows, and without drop_last one more, padded, if targets are left.
+/// floor((N-1) / seq) windows, and without drop_last one more, padded, if targets are left. Windows do not stop at the
+/// ends of documents or files: a model sees the end of one and the start of the next, with whatever token stands
+/// between
+/// (`gpt tokenize`: <|endoftext|>). A loader needs no memory that grows with the data.
 ///
 /// The global batches depend on data, batch, seq, seed, shuffle and drop_last alone, never on ranks or layout; a rank
 /// reads no rows or columns but its own. Every rank makes the same number of steps, known beforehand from the sizes: no
@@ -63,7 +66,8 @@ struct TokenBatch {
 class TokenLoader {
  public:
   /// Throws ValueError for options out of range and for data with less than one window (with drop_last: one batch),
-  /// LayoutError for a layout that is not of two dims or is partial. Reads a little of the data (its fingerprint).
+  /// LayoutError for a layout that is not of two dims or is partial. Takes the data's fingerprint, which reads text
+  /// whole.
   TokenLoader(const TokenDataset& data, const LoaderOptions& options);
   ~TokenLoader();
   TokenLoader(TokenLoader&&) noexcept;
@@ -78,7 +82,7 @@ class TokenLoader {
   LoaderState state() const;
   /// Goes on from there: the next batches are those that the loader which gave the state would have given, also under
   /// another layout or on another number of ranks. With another batch size they go on from the same window. Throws
-  /// ValueError, changing nothing, if data, seq, seed, shuffle or the number of windows are others.
+  /// ValueError, changing nothing, if data, seq, seed, shuffle, drop_last or the number of windows are others.
   void restore(const LoaderState& state);
 
   int64_t epoch_samples() const;  ///< windows of an epoch

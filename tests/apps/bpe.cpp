@@ -23,8 +23,6 @@ using gpt::test::bpe_golden_path;
 
 namespace {
 
-using Pieces = std::vector<std::string_view>;
-
 std::string random_bytes(std::mt19937& random, size_t n, int first = 0, int last = 255) {
   std::string out;
   for (size_t i = 0; i < n; ++i) out += static_cast<char>(std::uniform_int_distribution<int>(first, last)(random));
@@ -104,22 +102,6 @@ BpeModel learned_by_definition(const PieceCounts& counts, const BpeTrainOptions&
 
 }  // namespace
 
-TEST_CASE("pieces are GPT-2's") {
-  Pretokenizer p(kGpt2Pattern);
-  CHECK(p.pieces("").empty());
-  CHECK(p.pieces("Hello world, it's 3,14!") == Pieces{"Hello", " world", ",", " it", "'s", " 3", ",", "14", "!"});
-  CHECK(p.pieces("a   b\n\n c  ") == Pieces{"a", "  ", " b", "\n\n", " c", "  "});
-  CHECK(p.pieces("I'LL don''t") == Pieces{"I", "'", "LL", " don", "''", "t"});
-  CHECK(p.pieces("caf\u00e9\u00a0\u4e16\u754c\u00b2") == Pieces{"caf\u00e9", "\u00a0", "\u4e16\u754c", "\u00b2"});
-  CHECK(p.pieces("a\xff\xfe b\xe4\xb8") == Pieces{"a", "\xff\xfe", " b", "\xe4\xb8"});
-  CHECK(p.pieces(std::string_view(" \xed\xa0\x80", 4)) == Pieces{" ", "\xed\xa0\x80"});  // a surrogate is no UTF-8
-  CHECK(p.pieces("\xf4\x90\x80\x80").size() == 1);
-  CHECK(p.pieces("x\u180ey").size() == 3);  // no white space since Unicode 6.3
-  CHECK(Pretokenizer("[a-z]+").pieces("ab--cd-") == Pieces{"ab", "--", "cd", "-"});
-  CHECK(Pretokenizer("x*").pieces("axa") == Pieces{"a", "x", "a"});
-  CHECK_THROWS_WITH_AS(Pretokenizer("a(b"), doctest::Contains("a(b"), ValueError);
-}
-
 TEST_CASE("tokens are those of Hugging Face's tokenizers, read from its files and from GPT-2's") {
   std::string text = bpe_golden("text.txt");
   auto golden = nlohmann::json::parse(bpe_golden("golden.json"));
@@ -135,12 +117,14 @@ TEST_CASE("tokens are those of Hugging Face's tokenizers, read from its files an
     CHECK(bpe.encode(text) == expected);
     CHECK(bpe.decode(expected) == text);
   }
+  CHECK(read_tokenizer(bpe_golden_path("many.json")).encode(text) ==
+        golden.at("many.json").get<std::vector<uint32_t>>());
 }
 
 TEST_CASE("what is learned from a text is what Hugging Face's trainer learns, in the same order") {
   Bpe theirs = read_tokenizer(bpe_golden_path("tokenizer.json"));
   PieceCounts counts;
-  count_pieces(Pretokenizer(kGpt2Pattern), bpe_golden("corpus.txt"), counts);
+  count_pieces(Pretokenizer({kGpt2Pattern}), bpe_golden("corpus.txt"), counts);
   BpeModel ours = train_bpe(counts, {.vocab_size = 600});
   CHECK(ours.tokens == theirs.model().tokens);
   CHECK(ours.merges == theirs.model().merges);
@@ -210,23 +194,31 @@ TEST_CASE("a piece that is a token is that one where merges are ignored") {
   CHECK(merged == expected);
   m.ignore_merges = true;
   CHECK(Bpe(m).encode("abc") == std::vector<uint32_t>{258});
+  m.added.push_back({.text = "abc", .id = 258});  // but no text becomes a mark by that
+  CHECK(Bpe(m).encode("abc", false) == expected);
 }
 
-TEST_CASE("added tokens are found first, the longest of several; or are text") {
-  BpeModel m = bytes_and({{"s", "s"}});
-  for (const char* text : {"<s>", "<s>>", " <"}) {
-    m.added.push_back({text, static_cast<uint32_t>(m.tokens.size())});
-    m.tokens.emplace_back(text);
-  }
-  Bpe bpe(m);
+TEST_CASE("merges may make tokens that are also added, if the vocabulary lists them") {
+  BpeModel m = bytes_and({{"t", "h"}, {"th", "e"}});
+  m.added.push_back({.text = "the", .id = 257, .special = false});
+  CHECK(Bpe(m).encode("xthe", false) == std::vector<uint32_t>{'x', 257});
+  CHECK(Bpe(m).encode("xthe") == std::vector<uint32_t>{'x', 257});
+  m.added[0].in_vocabulary = false;
+  CHECK_THROWS_WITH_AS(Bpe{m}, doctest::Contains("merge 1"), ValueError);
+}
+
+TEST_CASE("text is normalized between added tokens, not in them") {
+  BpeModel m = bytes_and({});
+  m.normalizer = {{.type = "Lowercase"}, {.type = "Prepend", .content = "_"}};
+  m.added.push_back({.text = "<A>", .id = 256});
+  m.added.push_back({.text = "BC", .id = 257, .normalized = true});
+  m.tokens.insert(m.tokens.end(), {"<A>", "BC"});
   using Ids = std::vector<uint32_t>;
-  CHECK(bpe.encode("a<s>>b") == Ids{'a', 258, 'b'});
-  CHECK(bpe.encode("<s><ss") == Ids{257, '<', 256});
-  CHECK(bpe.encode("a<ss>") == bpe.encode("a<ss>", false));
-  CHECK(bpe.encode("a <s>") == Ids{'a', 259, 's', '>'});
-  CHECK(bpe.encode("a<ss>", false) == Ids{'a', '<', 256, '>'});
-  CHECK(bpe.added_token("<s>>") == 258);
-  CHECK(bpe.added_token("<t>") == -1);
+  CHECK(Bpe(m).encode("X<A>Y") == Ids{'_', 'x', 256, '_', 'y'});
+  CHECK(Bpe(m).encode("<a><A>") == Ids{'_', '<', 'a', '>', 256});
+  CHECK(Bpe(m).encode("<A>_bC") == Ids{256, '_', 257});  // the token's text is normalized too: "_bc"
+  CHECK(Bpe(m).encode("Bc") == Ids{257});
+  CHECK(Bpe(m).encode("Bc<A>", false) == Ids{'_', 'b', 'c', '<', 'a', '>'});
 }
 
 TEST_CASE("what a vocabulary lacks is named") {
@@ -242,6 +234,6 @@ TEST_CASE("what a vocabulary lacks is named") {
   m.merges.emplace_back('a', 300);
   CHECK_THROWS_AS(Bpe(std::move(m)), ValueError);
   m = bytes_and({});
-  m.added.push_back({"<s>", 3});
+  m.added.push_back({.text = "<s>", .id = 3});
   CHECK_THROWS_WITH_AS(Bpe(std::move(m)), doctest::Contains("<s>"), ValueError);
 }

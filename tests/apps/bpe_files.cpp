@@ -23,12 +23,8 @@ using Json = nlohmann::json;
 namespace {
 
 bool same(const BpeModel& a, const BpeModel& b) {
-  bool added = a.added.size() == b.added.size();
-  for (size_t i = 0; added && i < a.added.size(); ++i)
-    added = a.added[i].text == b.added[i].text && a.added[i].id == b.added[i].id &&
-            a.added[i].special == b.added[i].special;
-  return added && a.tokens == b.tokens && a.merges == b.merges && a.pattern == b.pattern &&
-         a.ignore_merges == b.ignore_merges;
+  return a.tokens == b.tokens && a.merges == b.merges && a.added == b.added && a.normalizer == b.normalizer &&
+         a.patterns == b.patterns && a.ignore_merges == b.ignore_merges;
 }
 
 // The message about tokenizer.json of the goldens with a change.
@@ -70,9 +66,20 @@ TEST_CASE("what is written is read back the same, whatever it came from") {
   model.ignore_merges = true;
   model.tokens.resize(610);  // ids without tokens
   for (const char* text : {"a token", "\u4e16"}) {
-    model.added.push_back({text, static_cast<uint32_t>(model.tokens.size()), false});
+    model.added.push_back({.text = text,
+                           .id = static_cast<uint32_t>(model.tokens.size()),
+                           .special = false,
+                           .normalized = true,
+                           .single_word = true,
+                           .lstrip = true,
+                           .rstrip = true});
     model.tokens.emplace_back(text);
   }
+  model.normalizer = {{.type = "NFC"},
+                      {.type = "Prepend", .content = "_"},
+                      {.type = "Replace", .pattern = " ", .content = "_"},
+                      {.type = "Replace", .pattern = "[a-z]", .regex = true, .content = ""}};
+  model.patterns = {"the", R"(\p{N})", kGpt2Pattern};
   Bpe bpe(model);
   write_tokenizer(bpe, folder.path("t.json"));
   CHECK(same(read_tokenizer(folder.path("t.json")).model(), model));
@@ -93,14 +100,19 @@ TEST_CASE("a tokenizer.json as Hugging Face writes one is written for GPT-2's pa
 TEST_CASE("merges may be written as pairs or as lines; added tokens need not be in the vocabulary") {
   TemporaryFolder folder;
   Json file = Json::parse(bpe_golden("tokenizer.json"));
+  for (auto [name, value] :
+       {std::pair<const char*, Json>{"unk_token", "<unk>"}, {"byte_fallback", true}, {"dropout", 0}})
+    file["model"][name] = value;  // which no text has a use for
   for (Json& merge : file["model"]["merges"])
     merge = merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>();
   Bpe lines = read_tokenizer(folder.write("t.json", file.dump()));
   CHECK(same(lines.model(), read_tokenizer(bpe_golden_path("tokenizer.json")).model()));
-  file["added_tokens"].push_back({{"id", 700}, {"content", "<extra>"}, {"special", true}});
+  file["added_tokens"].push_back({{"id", 600}, {"content", "<extra>"}, {"special", true}});
   Bpe more = read_tokenizer(folder.write("t.json", file.dump()));
-  CHECK(more.vocab_size() == 701);
-  CHECK(more.encode("<extra>") == std::vector<uint32_t>{700});
+  CHECK(more.vocab_size() == 601);
+  CHECK(more.encode("<extra>") == std::vector<uint32_t>{600});
+  write_tokenizer(more, folder.path("again.json"));
+  CHECK(same(read_tokenizer(folder.path("again.json")).model(), more.model()));
 }
 
 TEST_CASE("GPT-2's files are found by any of their names") {
@@ -126,20 +138,28 @@ TEST_CASE("tokenizers of other kinds are refused by what they have") {
     CHECK(message.find(words) != std::string::npos);
   };
   has("Unigram", [](Json& f) { f["model"]["type"] = "Unigram"; });
-  has("NFC", [](Json& f) { f["normalizer"] = {{"type", "NFC"}}; });
+  for (const char* type : {"BertNormalizer", "Strip", "Precompiled"}) {
+    has(type, [&](Json& f) { f["normalizer"] = {{"type", type}}; });
+    has(type, [&](Json& f) { f["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", type}}}}}; });
+  }
   has("no pre-tokenizer", [](Json& f) { f["pre_tokenizer"] = nullptr; });
   has("Whitespace", [](Json& f) { f["pre_tokenizer"] = {{"type", "Whitespace"}}; });
   has("add_prefix_space", [](Json& f) { f["pre_tokenizer"]["add_prefix_space"] = true; });
-  has("not at all", [](Json& f) { f["pre_tokenizer"]["use_regex"] = false; });
-  has("byte_fallback", [](Json& f) { f["model"]["byte_fallback"] = true; });
-  has("unk_token", [](Json& f) { f["model"]["unk_token"] = "<unk>"; });
+  auto without_a_byte = [](Json& f) {
+    f["model"]["vocab"]["\u00e9\u00e9"] = f["model"]["vocab"]["\u00e9"];
+    f["model"]["vocab"].erase("\u00e9");
+    f["model"]["merges"].clear();
+  };
+  has("byte_fallback\" and 255", [&](Json& f) { (without_a_byte(f), f["model"]["byte_fallback"] = true); });
+  has("unk_token\" and 255", [&](Json& f) { (without_a_byte(f), f["model"]["unk_token"] = "<unk>"); });
   has("dropout", [](Json& f) { f["model"]["dropout"] = 0.1; });
-  has("lstrip", [](Json& f) { f["added_tokens"][0]["lstrip"] = true; });
-  has("Digits", [](Json& f) {
-    Json byte_level = f["pre_tokenizer"];
-    byte_level["use_regex"] = false;
-    f["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Digits"}}, byte_level}}};
+  has("Punctuation", [](Json& f) {
+    f["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Punctuation"}}, f["pre_tokenizer"]}}};
   });
+  has("Digits", [](Json& f) {  // behind ByteLevel
+    f["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {f["pre_tokenizer"], {{"type", "Digits"}}}}};
+  });
+  has("\u4e16", [](Json& f) { f["model"]["vocab"]["\u4e16"] = 600; });
   has("a(b", [](Json& f) {
     Json byte_level = f["pre_tokenizer"];
     byte_level["use_regex"] = false;
@@ -174,5 +194,10 @@ TEST_CASE("malformed files are refused by name and fault") {
   has("malformed", [](Json& f) { f["model"]["merges"].push_back({"a"}); });
   has("malformed", [](Json& f) { f["model"].erase("vocab"); });
   has("the ids 0 and 5", [](Json& f) { f["added_tokens"][0]["id"] = 5; });
+  // Hugging Face would give it the id 600.
+  has("the ids 600 and 700", [](Json& f) { f["added_tokens"].push_back({{"id", 700}, {"content", "<extra>"}}); });
+  has("letters stand for", [](Json& f) {
+    f["added_tokens"].push_back({{"id", f["model"]["vocab"]["\u00e9"]}, {"content", "\u00e9"}});
+  });
   has("malformed", [](Json& f) { f["pre_tokenizer"] = {1, 2}; });
 }

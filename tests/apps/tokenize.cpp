@@ -102,6 +102,45 @@ TEST_CASE("what cannot be tokenized is an error, and no file is left") {
   CHECK_FALSE(std::filesystem::exists(folder.path("t.bin")));
 }
 
+TEST_CASE("what a run before wrote among the texts is none of them; other token files are an error") {
+  TemporaryFolder folder;
+  folder.write("d/a", "some text, some text");
+  TokenizeOptions o{.data = folder.path("d"), .out = folder.path("d/t.bin"), .vocab_size = 260};
+  tokenize(o);
+  std::string first = folder.read("d/t.bin");
+  tokenize(o);
+  CHECK(folder.read("d/t.bin") == first);
+  o.out = folder.path("t.bin");
+  CHECK_THROWS_WITH_AS(tokenize(o), doctest::Contains("d/t.bin is a token file already"), FileError);
+}
+
+TEST_CASE("another token may stand after documents") {
+  TemporaryFolder folder;
+  folder.write("d", "a");
+  tokenize({.data = folder.path("d"), .out = folder.path("t.bin"), .vocab_size = 257, .end = "</s>"});
+  Bpe bpe = read_tokenizer(folder.path("t.json"));
+  CHECK(bpe.decode(tokens_of(folder.path("t.bin"))) == "a</s>");
+  CHECK_THROWS_WITH_AS(
+      tokenize({.data = folder.path("d"), .out = folder.path("u.bin"), .tokenizer = folder.path("t.json")}),
+      doctest::Contains("--end"), ValueError);
+}
+
+TEST_CASE("an error in a text names its file") {
+  TemporaryFolder folder;
+  folder.write("d/a", "ab");
+  folder.write("d/b", "ba q");
+  BpeModel model = read_tokenizer(bpe_golden_path("tokenizer.json")).model();
+  auto q = std::find(model.tokens.begin(), model.tokens.end(), "q");
+  std::erase_if(model.merges, [&](const auto& m) {
+    return (model.tokens[m.first] + model.tokens[m.second]).find('q') != std::string::npos;
+  });
+  q->clear();
+  write_tokenizer(Bpe(model), folder.path("x.json"));
+  CHECK_THROWS_WITH_AS(
+      tokenize({.data = folder.path("d"), .out = folder.path("t.bin"), .tokenizer = folder.path("x.json")}),
+      doctest::Contains("d/b: the vocabulary lacks the byte 113"), ValueError);
+}
+
 TEST_CASE("the command line") {
   auto parsed = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"gpt", "tokenize"});

@@ -8,6 +8,7 @@ Needs `pip install tokenizers`; run it only to change the cases.
     tokenizer.json           learned from the corpus: GPT-2's pattern, min_frequency 2, one special token
     vocab.json, merges.txt   the same as GPT-2's two files
     split.json               the same tokens behind a pattern of its own (Llama 3's)
+    many.json                the same with all that is supported: normalizers, several splits, added tokens with flags
     golden.json              the versions, and the tokens of text.txt by tokenizer
 
     make_bpe_goldens.py check TOKENIZER TEXT TOKENS
@@ -22,7 +23,7 @@ import sys
 import unicodedata
 
 import tokenizers
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 END = "<|endoftext|>"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -105,6 +106,16 @@ split = Tokenizer.from_str(plain.to_str())
 split.pre_tokenizer = pre_tokenizers.Sequence([
     pre_tokenizers.Split(Regex(LLAMA3), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 split.save(os.path.join(folder, "split.json"), pretty=False)
+many = Tokenizer.from_str(plain.to_str())
+many.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase(), normalizers.Prepend("_"),
+                                        normalizers.Replace("q", "_"), normalizers.Replace(Regex(r"[\t\r]+"), "  ")])
+many.pre_tokenizer = pre_tokenizers.Sequence([
+    pre_tokenizers.Split("the", "isolated"), pre_tokenizers.Digits(individual_digits=True),
+    pre_tokenizers.ByteLevel(add_prefix_space=False)])
+many.add_special_tokens([AddedToken("for", lstrip=True), AddedToken("with", rstrip=True), AddedToken("世界")])
+many.add_tokens([AddedToken("on", single_word=True), AddedToken("THIS Å", normalized=True), AddedToken("e", normalized=True)])
+many.save(os.path.join(folder, "many.json"), pretty=False)
 golden = {"versions": {"tokenizers": tokenizers.__version__, "unicodedata": unicodedata.unidata_version},
-          "tokenizer.json": plain.encode(document).ids, "split.json": split.encode(document).ids}
+          "tokenizer.json": plain.encode(document).ids, "split.json": split.encode(document).ids,
+          "many.json": many.encode(document).ids}
 save("golden.json", json.dumps(golden, separators=(",", ":")) + "\n")

@@ -1,6 +1,10 @@
 // Token files and folders of them: what is read back, what is refused.
 #include <array>
+#include <chrono>
 #include <cstring>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "nn/data_support.h"
 
@@ -23,13 +27,15 @@ std::string token_bytes(uint32_t width, const std::vector<uint32_t>& tokens, uin
                         const std::vector<uint64_t>& documents = {}) {
   std::string out = "cleavtok";
   auto add = [&](auto number, size_t bytes) { out.append(reinterpret_cast<const char*>(&number), bytes); };
-  add(uint32_t{1}, 4);
+  add(uint32_t{2}, 4);
   add(width, 4);
   add(uint64_t{tokens.size()}, 8);
   add(vocab, 8);
   add(uint64_t{documents.size()}, 8);
   out.resize(64, '\0');
   for (uint32_t t : tokens) add(t, width);
+  uint64_t hash = XXH3_64bits(out.data() + 64, out.size() - 64);
+  std::memcpy(out.data() + 40, &hash, 8);
   out.resize((out.size() + 7) / 8 * 8, '\0');
   for (uint64_t d : documents) add(d, 8);
   return out;
@@ -114,7 +120,7 @@ TEST_CASE("files that are cut, too long or malformed are refused by name and fau
     return refused(folder, bytes);
   };
   CHECK(with(0, 'C').find("does not begin with") != std::string::npos);
-  CHECK(with(8, uint32_t{2}).find("version is 2") != std::string::npos);
+  CHECK(with(8, uint32_t{1}).find("version is 1") != std::string::npos);
   CHECK(with(12, uint32_t{3}).find("3 bytes") != std::string::npos);
   CHECK(with(24, uint64_t{0}).find("vocabulary is 0") != std::string::npos);
   for (uint64_t n : {uint64_t{2}, uint64_t{8}, uint64_t{1} << 60, uint64_t{1} << 63, ~uint64_t{0}}) {
@@ -145,7 +151,7 @@ TEST_CASE("a token out of range is named with its file and position, when it is 
 TEST_CASE("a folder is its files in the order of their paths; a position has a file, a token and a document") {
   TemporaryFolder folder;
   write_tokens(folder, "b", 5, 100);
-  folder.write("a/x.bin", token_bytes(1, {1, 2, 3}, 256, {0, 1}));
+  folder.write("a/x.bin", token_bytes(1, {1, 2, 3}, 70000, {0, 1}));
   folder.write("a/empty", "");
   write_tokens(folder, "c", 70000, 0);  // large enough to be mapped
   TokenDataset data(folder.path());
@@ -210,26 +216,129 @@ TEST_CASE("what holds no tokens, is missing, or mixes kinds is an error") {
   folder.write("x.bin", token_bytes(2, {1}, 2));
   folder.write("y.txt", "text");
   check_throws<FileError>([&] { TokenDataset(folder.path()); }, {"x.bin", "y.txt", "tokenize"});
+  folder.write("y.txt", token_bytes(2, {1}, 3));
+  check_throws<FileError>([&] { TokenDataset(folder.path()); }, {"several tokenizers", "x.bin", "2", "y.txt", "3"});
 }
 
-TEST_CASE("fingerprints tell apart sizes, vocabularies and sampled tokens") {
+TEST_CASE("a folder's links are followed, what is hidden is left out, and no link leads nowhere or back") {
+  TemporaryFolder folder;
+  namespace fs = std::filesystem;
+  folder.write("d/b", "bb");
+  folder.write("d/.git/x", "no");
+  folder.write("d/.DS_Store", "no");
+  folder.write("other/c", "cc");
+  folder.write("a", "aa");
+  fs::create_directory_symlink(folder.path("other"), folder.path("d/e"));
+  fs::create_symlink(folder.path("a"), folder.path("d/a"));
+  CHECK(nn::files_below(folder.path("d")) ==
+        std::vector<std::string>{folder.path("d/a"), folder.path("d/b"), folder.path("d/e/c")});
+  fs::create_directory_symlink(folder.path("d"), folder.path("link"));
+  CHECK(TokenDataset(folder.path("link")).size() == 6);
+  fs::create_directory_symlink(folder.path("d"), folder.path("other/back"));
+  check_throws<FileError>([&] { nn::files_below(folder.path("d")); }, {"d/e/back", "is in"});
+  fs::remove(folder.path("other/back"));
+  fs::remove(folder.path("a"));
+  check_throws<FileError>([&] { nn::files_below(folder.path("d")); }, {"d/a", "link to nothing"});
+}
+
+TEST_CASE("a file may be replaced while it is open; one that is written to or cut is an error when it is read") {
+  TemporaryFolder folder;
+  std::string path = write_tokens(folder, "t.bin", 50000);
+  TokenDataset data(path);
+  std::array<int64_t, 2> out{};
+  write_tokens(folder, "t.bin", 50000, 1);  // another file of that name
+  data.read(40000, 2, out.data());
+  CHECK(out == std::array<int64_t, 2>{40000, 40001});
+  std::filesystem::remove(path);
+  CHECK_NOTHROW(data.read(0, 2, out.data()));
+  write_tokens(folder, "t.bin", 50000);
+  for (bool cut : {false, true}) {
+    TokenDataset again(path);
+    again.read(0, 2, out.data());
+    if (cut)
+      std::filesystem::resize_file(path, 100000);
+    else
+      std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+    check_throws<FileError>([&] { again.read(40000, 2, out.data()); }, {"t.bin", "written to"});
+    check_throws<FileError>([&] { again.verify(); }, {"t.bin", "written to"});
+  }
+}
+
+TEST_CASE("the hash of a token file stands in it, and is checked when it is asked for") {
+  TemporaryFolder folder;
+  for (int64_t count : {0, 1, 3, 100, 50000}) {
+    CAPTURE(count);
+    TokenFile file = TokenFile::open(write_tokens(folder, "t.bin", count));
+    std::string bytes = folder.read("t.bin").substr(64, static_cast<size_t>(count) * 4);
+    CHECK(file.hash() == XXH3_64bits(bytes.data(), bytes.size()));
+    CHECK_NOTHROW(file.verify());
+    CHECK(TokenFile::text(folder.write("text", bytes)).hash() == file.hash());
+  }
+  std::string bytes = folder.read("t.bin");
+  bytes[64 + 4 * 30000] ^= 1;
+  TokenDataset damaged(folder.write("t.bin", bytes));
+  check_throws<FileError>([&] { damaged.verify(); }, {"t.bin", "damaged"});
+}
+
+TEST_CASE("what will be read may be said for any range, and changes nothing") {
+  TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path("d"));
+  for (const char* name : {"d/a", "d/b"}) write_tokens(folder, name, 40000);
+  TokenDataset data(folder.path("d"));
+  for (auto [first, count] : {std::pair<int64_t, int64_t>{0, 80000},
+                              {39999, 2},
+                              {5, 0},
+                              {-5, 10},
+                              {79999, INT64_MAX},
+                              {INT64_MAX, 5},
+                              {70000, -1}})
+    CHECK_NOTHROW(data.will_read(first, count));
+  CHECK(read_all(data)[40001] == 1);
+}
+
+TEST_CASE("a bound holds for what is read through it") {
+  TemporaryFolder folder;
+  TokenDataset data(folder.write("t.bin", token_bytes(2, {1, 9, 10, 3}, 12)));
+  CHECK(data.bounded(20).vocab() == 12);
+  TokenDataset bounded = data.bounded(10).range(1, 4);
+  CHECK(bounded.vocab() == 10);
+  std::array<int64_t, 4> out{};
+  CHECK_NOTHROW(bounded.read(0, 1, out.data()));
+  check_throws<FileError>([&] { bounded.check(); }, {"token 10", "position 2", "vocabulary of 10"});
+  CHECK_NOTHROW(data.check());
+  CHECK_THROWS_AS(data.bounded(0), ValueError);
+}
+
+TEST_CASE("fingerprints tell apart data that differ in any byte, in their order, and parts of them") {
   TemporaryFolder folder;
   auto print = [&](const std::string& text, int64_t vocab = 0) {
     return TokenDataset(folder.write("text", text), vocab).fingerprint();
   };
-  for (size_t n : {1, 63, 64, 70, 3000}) {
-    CAPTURE(n);
-    std::string text(n, 'a'), end = text, start = text;
-    end.back() = 'b';
-    start.front() = 'b';
-    CHECK(print(text) == print(text));
-    CHECK(print(text) != print(end));
-    CHECK(print(text) != print(start));
-    CHECK(print(text) != print(text + "a"));
-    CHECK(print(text) != print(text, 128));
+  std::string text(70000, 'a');
+  uint64_t first = print(text);
+  CHECK(print(text) == first);
+  for (size_t at : {size_t{0}, size_t{1}, size_t{100}, size_t{33333}, text.size() - 1}) {
+    CAPTURE(at);
+    std::string other = text;
+    other[at] = 'b';
+    CHECK(print(other) != first);
   }
-  std::string whole(5000, 'x');
-  whole[77] = 'y';
-  TokenDataset data(folder.write("text", "aa" + whole));  // a part is what it holds, wherever
-  CHECK(data.range(2, data.size()).fingerprint() == print(whole, 256));
+  CHECK(print(text + "a") != first);
+  CHECK(print(text, 128) != first);
+  TokenDataset data(folder.write("text", text));
+  CHECK(data.range(0, data.size()).fingerprint() == first);
+  CHECK(data.range(1, data.size()).fingerprint() != first);
+  CHECK(data.range(0, data.size() - 1).fingerprint() != first);
+  folder.write("d/1", "ab");
+  folder.write("d/2", "c");
+  uint64_t two = TokenDataset(folder.path("d")).fingerprint();
+  folder.write("d/1", "a");
+  folder.write("d/2", "bc");
+  CHECK(TokenDataset(folder.path("d")).fingerprint() != two);
+  // Token files too, which were the same but for one token in the middle, where nothing but the hash tells.
+  uint64_t tokens =
+      TokenDataset(folder.write("t.bin", token_bytes(2, std::vector<uint32_t>(50000, 1), 9))).fingerprint();
+  std::vector<uint32_t> ids(50000, 1);
+  ids[25001] = 2;
+  CHECK(TokenDataset(folder.write("t.bin", token_bytes(2, ids, 9))).fingerprint() != tokens);
 }

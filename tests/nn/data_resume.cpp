@@ -126,11 +126,12 @@ TEST_CASE("states of other data, seeds or windows are refused, and change nothin
     check_throws<ValueError>([&] { loader.restore(TokenLoader(d, o).state()); }, words);
     CHECK(loader.state() == state);
   };
-  refused(other, options, {"data"});
+  refused(other, options, {"other data than", "/t"});
   refused(data, {.batch = 4, .seq = 2, .seed = 8}, {"seq", "2", "3"});
   refused(data, {.batch = 4, .seq = 3, .seed = 9}, {"seed", "9", "8"});
   refused(data, {.batch = 4, .seq = 3, .seed = 8, .shuffle = false}, {"shuffle"});
-  refused(data, {.batch = 4, .seq = 3, .seed = 8, .drop_last = false}, {"windows", "15", "14"});
+  refused(data, {.batch = 4, .seq = 3, .seed = 8, .drop_last = false}, {"drop_last"});
+  refused(data, {.batch = 4, .seq = 3, .seed = 8, .limit = 9}, {"windows", "9", "14"});
   for (auto [member, value] : {std::pair{&LoaderState::sample, int64_t{15}}, {&LoaderState::epoch, int64_t{-1}}}) {
     LoaderState wrong = state;
     wrong.*member = value;
@@ -147,6 +148,7 @@ TEST_CASE("a state is read from its text, and from nothing else") {
                     .seq = 8,
                     .seed = ~uint64_t{0},
                     .shuffle = false,
+                    .drop_last = false,
                     .data = 1234567890123456789u};
   std::string text = to_string(state);
   CHECK(nn::read_loader_state(text) == state);
@@ -158,7 +160,8 @@ TEST_CASE("a state is read from its text, and from nothing else") {
        {std::string(), std::string("[]"), std::string("{}"), text.substr(1), text + "}",
         with("\"epoch\":1", "\"epoch\":-1"), with("\"epoch\":1", "\"epoch\":1.5"),
         with("\"epoch\":1", "\"epoch\":\"1\""), with("\"epoch\":1", "\"epoch\":9223372036854775808"),
-        with("false", "0"), with("\"seq\"", "\"sek\"")}) {
+        with("false", "0"), with("\"seq\"", "\"sek\""), with("\"version\":1", "\"version\":2"),
+        with("\"version\":1,", "")}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(nn::read_loader_state(bad), ValueError);
   }

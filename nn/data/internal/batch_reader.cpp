@@ -62,6 +62,7 @@ LoaderState BatchReader::start() const {
           .seq = options.seq,
           .seed = options.seed,
           .shuffle = options.shuffle,
+          .drop_last = options.drop_last,
           .data = fingerprint_};
 }
 
@@ -86,17 +87,25 @@ std::optional<HostBatch> BatchReader::read(LoaderState at) const {
   int64_t taken = std::min(options.batch, left);
   for (int64_t row = 0; row < options.batch; ++row)
     batch.windows.push_back(row < taken ? first_token(at.epoch, at.sample + row) : -1);
-  for (int64_t p = 0; p < options.micro_batches; ++p) {
-    HostPart& part = batch.parts.emplace_back();
-    part.rows = dist::balanced_block(options.batch, options.micro_batches, p);
-    read_part(part, batch.windows, boxes_[static_cast<size_t>(p)]);
-    batch.tokens += part.tokens;
+  for (int64_t p = 0; p < options.micro_batches; ++p)
+    batch.parts.emplace_back().rows = dist::balanced_block(options.batch, options.micro_batches, p);
+  for (size_t p = 0; p < batch.parts.size(); ++p) announce(batch.parts[p], batch.windows, boxes_[p]);
+  for (size_t p = 0; p < batch.parts.size(); ++p) {
+    read_part(batch.parts[p], batch.windows, boxes_[p]);
+    batch.tokens += batch.parts[p].tokens;
   }
   batch.after = at;
   ++batch.after.step;
   batch.after.sample += taken;
   batch.after.samples += taken;
   return batch;
+}
+
+// So that the disk works on all of a batch at once.
+void BatchReader::announce(const HostPart& part, const std::vector<int64_t>& windows, const dist::Box& box) const {
+  for (int64_t row = 0; row < box.shape[0]; ++row)
+    if (int64_t first = windows[static_cast<size_t>(part.rows.offset + box.offset[0] + row)]; first >= 0)
+      data.will_read(first + box.offset[1], box.shape[1] + 1);
 }
 
 void BatchReader::read_part(HostPart& part, const std::vector<int64_t>& windows, const dist::Box& box) const {

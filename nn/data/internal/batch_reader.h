@@ -36,6 +36,7 @@ class BatchReader {
  private:
   int64_t first_token(int64_t epoch, int64_t sample) const;
   int64_t valid_targets(int64_t first_token) const;
+  void announce(const HostPart& part, const std::vector<int64_t>& windows, const dist::Box& box) const;
   void read_part(HostPart& part, const std::vector<int64_t>& windows, const dist::Box& box) const;
   void read_row(int64_t first_token, int64_t column, int64_t count, int64_t* ids, int64_t* targets) const;
 

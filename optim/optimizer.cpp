@@ -185,7 +185,12 @@ Tensor Optimizer::master(size_t index) const {
   auto found = slot.tensors.find("master");
   if (found == slot.tensors.end() || stored.impl()->absent) return {};
   const Tensor& master = found->second;
-  bool current = untouched(slot, stored) || rounds_to(master, in_layout(stored.detach(), master.impl()->layout));
+  if (untouched(slot, stored)) return master;
+  const LayoutData* layout = master.impl()->layout;
+  int64_t current = rounds_to(master, in_layout(stored.detach(), layout));
+  if (layout)  // written on one rank's block only, it is another value on all
+    layout->mesh->communicator(layout->mesh->all_axes())
+        .all_reduce(&current, 1, DType::i64, dist::ReduceOp::min, Device::Cpu, "master");
   return current ? master : Tensor();
 }
 

@@ -307,7 +307,7 @@ void SaveJob::start(Stage stage, bool busy) {
   over_ = !busy;
   if (!busy || !background_) return;
   const char* name = stage == &SaveJob::write ? "write" : stage == &SaveJob::hash ? "hash" : "complete";
-  int64_t bytes = stage == &SaveJob::write ? bytes_ : 0;
+  int64_t bytes = stage == &SaveJob::write ? bytes_ : stage == &SaveJob::hash ? torn_bytes() : 0;
   try {
     thread_ = std::thread([this, name, bytes] {
       work(name, bytes);
@@ -318,6 +318,13 @@ void SaveJob::start(Stage stage, bool busy) {
         std::make_exception_ptr(FileError(fmt::format("{} cannot be written in the background: {}", path_, e.what())));
     over_ = true;
   }
+}
+
+// That this rank is to read again.
+int64_t SaveJob::torn_bytes() const {
+  int64_t bytes = 0;
+  for (const Chunk& c : chunks_) bytes += !c.whole && c.rank == ranks_.rank() ? c.bytes : 0;
+  return bytes;
 }
 
 void SaveJob::work(const char* name, int64_t bytes) {

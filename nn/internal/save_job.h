@@ -62,6 +62,7 @@ class SaveJob {
   void put_in_place();
   void write_manifest();
   void start(Stage stage, bool busy);
+  int64_t torn_bytes() const;
   void next();
   void work(const char* name, int64_t bytes);
   bool stage_over(bool wait);

@@ -20,7 +20,7 @@ struct Spans : Observer {
   void finished(const Span& span, int64_t began, int64_t ended) override {
     if (span.kind != SpanKind::file) return;
     later.emplace_back(span.name);
-    bytes += static_cast<const nn::FileSpan&>(span).bytes;
+    if (later.back() == "write") bytes += static_cast<const nn::FileSpan&>(span).bytes;
     CHECK(ended >= began);
   }
 };

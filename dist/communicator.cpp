@@ -67,6 +67,7 @@ Collective point_to_point(const void* send, void* recv, int64_t count, DType dty
 
 CollectiveSpan Communicator::enter(const Collective& given) {
   validate(given, size_);
+  if (size_ > 1) detail::note_collective(given, name_);
   check_interrupt();
   Collective call = given;
   bool receives = call.kind == CollectiveKind::send_recv && !call.send;

@@ -1,11 +1,14 @@
 #include <cleave/dist/communicator.h>
 #include <cleave/dist/cost_model.h>
 #include <cleave/dist/internal/counters.h>
+#include <cleave/dist/last_collective.h>
 
 #include <algorithm>
 #include <cstring>
 #include <tuple>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace cleave::dist {
 namespace {
@@ -17,6 +20,20 @@ struct Traffic {
   std::vector<CommEvent> events;
 };
 thread_local Traffic traffic;
+
+// Copies: texts of the caller, and names of groups, may be gone when somebody asks.
+struct LastCollective {
+  CollectiveKind kind = CollectiveKind::barrier;
+  char axis[32] = {}, label[48] = {};
+};
+thread_local LastCollective last;
+
+template <size_t N>
+void copy_text(char (&to)[N], std::string_view from) {
+  size_t n = std::min(from.size(), N - 1);
+  std::copy_n(from.begin(), n, to);
+  to[n] = 0;
+}
 
 int order(const std::string& phase) {
   return phase == "forward" ? 0 : phase == "backward" ? 1 : phase == "optimizer" ? 2 : 3;
@@ -38,6 +55,18 @@ void detail::count_collective(const Collective& call, const std::string& axis, i
   c.count += 1;
   c.seconds += collective_seconds(call.kind, ranks, whole);
   if (traffic.recording) traffic.events.push_back({traffic.phase, axis, call.kind, bytes, call.dtype, call.label});
+}
+
+void detail::note_collective(const Collective& call, const std::string& axis) {
+  last.kind = call.kind;
+  copy_text(last.axis, axis);
+  copy_text(last.label, call.label);
+}
+
+std::string last_collective() {
+  if (!*last.axis) return "no collective";
+  bool named = *last.label && last.label != to_string(last.kind);
+  return fmt::format("{}{} over {}", to_string(last.kind), named ? fmt::format(" '{}'", last.label) : "", last.axis);
 }
 
 std::vector<CommCount> comm_counts() {

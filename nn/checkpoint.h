@@ -73,14 +73,14 @@ void save_checkpoint(const std::string& folder, const CheckpointContent& content
 /// A save that goes on while the program computes. Its elements are copies: the tensors may be overwritten at once.
 class CheckpointSave {
  public:
-  /// Waits for this rank's writes; a save that was not waited for is left incomplete, without a trace under its name.
+  /// A save that was not waited for is given up: its name is what it was, unless all but that was done already.
   ~CheckpointSave();
   CheckpointSave(CheckpointSave&&) noexcept;
   CheckpointSave& operator=(CheckpointSave&&) noexcept;
 
-  /// Goes on if all ranks have come as far, without waiting for the disk; true once the folder is complete under its
-  /// name. Collective: one small all-gather each call. Throws what save_checkpoint would. Ask once a step: a save is
-  /// complete only when someone has asked or waited.
+  /// Goes on if all ranks have come as far, without waiting for the disk; true once all know that the folder is
+  /// complete under its name. Collective: one small all-gather each call. Throws what save_checkpoint would. Ask once a
+  /// step: a save is complete only when someone has asked or waited.
   bool poll();
   /// Collective. Throws what save_checkpoint would.
   void wait();

@@ -70,13 +70,20 @@ int64_t verify_matches(CheckpointFiles& files, const std::vector<Match>& matches
 void assign(const CheckpointFiles& files, const Match& match) {
   const Tensor& x = match.target->tensor;
   if (!holds(x.type())) return;
-  Tensor block = files.read(*match.stored[0], stored_box(match));
+  const StoredTensor& stored = *match.stored[0];
+  View to = core::elements(x);
+  if (!match.transposed && stored.entry->dtype == x.dtype() && to.contiguous()) {
+    files.files[stored.file].read(*stored.entry, stored_box(match), to.data);
+    x.bump_version();
+    return;
+  }
+  Tensor block = files.read(stored, stored_box(match));
   View from = core::elements(block);
   if (match.transposed) {
     std::swap(from.shape[0], from.shape[1]);
     std::swap(from.strides[0], from.strides[1]);
   }
-  core::copy_view(x.device(), from, core::elements(x));
+  core::copy_view(x.device(), from, to);
   x.bump_version();
 }
 

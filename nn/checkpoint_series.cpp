@@ -1,14 +1,19 @@
 #include <cleave/core/error.h>
 #include <cleave/nn/checkpoint_series.h>
 #include <cleave/nn/internal/checkpoint_files.h>
+#include <cleave/nn/internal/file_lock.h>
 #include <cleave/nn/internal/file_operations.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
 namespace cleave::nn {
 
@@ -127,6 +132,14 @@ std::string fault_of(const Together& ranks, const std::string& folder, bool veri
   return "";
 }
 
+void make_writable(const std::string& root) {
+  std::error_code error;
+  std::filesystem::create_directories(root, error);
+  if (error) throw FileError(fmt::format("{} cannot be made: {}", root, error.message()));
+  if (access(root.c_str(), R_OK | W_OK | X_OK) != 0)
+    throw FileError(fmt::format("{} cannot be written: {}", root, std::strerror(errno)));
+}
+
 }  // namespace
 
 std::string step_folder(int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
@@ -137,9 +150,10 @@ CheckpointSeries::CheckpointSeries(std::string root, const SeriesOptions& option
     throw ValueError(fmt::format("[checkpoint] keep is {}; it must be 0 (all) or more", options.keep));
   Together ranks;
   ranks.run([&] {
-    std::error_code error;
-    if (ranks.rank() == 0) std::filesystem::create_directories(root_, error);
-    if (error) throw FileError(fmt::format("{} cannot be made: {}", root_, error.message()));
+    if (ranks.rank() != 0) return;
+    make_writable(root_);
+    lock_ = std::make_unique<detail::FileLock>(root_, options.lock_seconds);
+    if (lock_->refused()) throw FileError(fmt::format("{} cannot be written: another run is writing to it", root_));
   });
 }
 CheckpointSeries::~CheckpointSeries() = default;
@@ -163,6 +177,30 @@ void CheckpointSeries::begin(int64_t step, const CheckpointContent& content, boo
     save_checkpoint(folder, content, options_.save);
     finish();
   }
+}
+
+std::vector<std::string> CheckpointSeries::abandon_after(int64_t step) {
+  wait();
+  Together ranks;
+  std::string text;
+  ranks.run([&] {
+    if (ranks.rank() != 0) return;
+    auto steps = steps_in(root_);
+    std::erase_if(steps, [&](const auto& item) { return item.first <= step; });
+    if (steps.empty()) return;
+    if (detail::exists(root_ + "/" + step_folder(step)))
+      point_to(files(), root_, step_folder(step));
+    else
+      files().remove(root_ + "/" + kLatest);
+    for (const auto& [other, name] : steps) {
+      std::string path = root_ + "/" + name;
+      files().remove(path + ".abandoned");
+      files().rename(path, path + ".abandoned");
+      text += name + "\n";
+    }
+    files().sync_folder(root_);
+  });
+  return lines(ranks.text_of_first(text));
 }
 
 bool CheckpointSeries::poll() {

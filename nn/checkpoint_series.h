@@ -10,15 +10,22 @@
 
 namespace cleave::nn {
 
+namespace detail {
+class FileLock;
+}
+
 struct SeriesOptions {
   int keep = 3;  ///< newest ones that are kept, at least 1; 0: all
   SaveOptions save{};
+  double lock_seconds = 5;  ///< to wait for another run that writes to the folder: it may be ending
 };
 
-/// The writing side. Functions are collective, as those of checkpoint.h. One run at a time may write to a folder.
+/// The writing side. Functions are collective, as those of checkpoint.h. One run at a time may write to a folder: it is
+/// locked while the object lives (on file systems that have locks).
 class CheckpointSeries {
  public:
-  /// Makes the folder if need be. Throws FileError, ValueError for bad options.
+  /// Makes the folder if need be. Throws FileError for one that cannot be written or that another run writes to (after
+  /// a few seconds, for one that is ending), ValueError for bad options.
   explicit CheckpointSeries(std::string root, const SeriesOptions& options = {});
   ~CheckpointSeries();
 
@@ -28,8 +35,15 @@ class CheckpointSeries {
   void save(int64_t step, const CheckpointContent& content);
   /// The same behind the program's back: go on with `poll` once a step. Waits for the one before first.
   void save_async(int64_t step, const CheckpointContent& content);
+  /// For a run that goes on behind `step`: later checkpoints in the folder belong to a course that was left, or cannot
+  /// be loaded. They are renamed, "step-00000200.abandoned", so that no search takes them and none of this run is
+  /// removed in their favour; `latest` names `step` again, if it is here. Returns their names.
+  std::vector<std::string> abandon_after(int64_t step);
+
   /// Whether nothing is under way (any more); see CheckpointSave::poll. Does not communicate if there was nothing.
   bool poll();
+  /// Whether a save is under way, without asking the other ranks.
+  bool saving() const { return pending_.has_value(); }
   /// For what is under way, if anything is.
   void wait();
   /// The step of the newest one saved by this object; -1: none.
@@ -42,6 +56,7 @@ class CheckpointSeries {
   detail::FileOperations& files() const;
   std::string root_;
   SeriesOptions options_;
+  std::unique_ptr<detail::FileLock> lock_;  // rank 0's
   std::optional<CheckpointSave> pending_;
   int64_t pending_step_ = -1, saved_ = -1;
 };

@@ -19,8 +19,9 @@ class ModuleSpan : public Span {
   const ModuleBase& module;
 };
 
-/// Work of this rank on a checkpoint's files: "save", "load". A save in the background is told by `Observer::finished`
-/// alone, from its start to its last agreement.
+/// Work of this rank on a checkpoint's files: "save", "load". What a thread does for a save in the background ("write",
+/// "hash", "complete": see nn/README.md) is told by `Observer::finished`, with the times of that thread, when the rank
+/// learns that it is over.
 class FileSpan : public Span {
  public:
   enum class Part : uint8_t { scope, background };

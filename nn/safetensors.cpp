@@ -18,6 +18,15 @@ namespace {
   throw FileError(fmt::format("{} is no complete safetensors file: {}", path, what));
 }
 
+void require_inside(const std::string& path, const SafetensorsEntry& entry, const dist::Box& box) {
+  bool inside = box.shape.rank() == entry.shape.rank() && box.offset.rank() == entry.shape.rank();
+  for (int d = 0; inside && d < entry.shape.rank(); ++d)
+    inside = box.offset[d] >= 0 && box.shape[d] >= 0 && box.offset[d] <= entry.shape[d] - box.shape[d];
+  if (!inside)
+    throw ShapeError(fmt::format("{} of {} is {} and has no block of {} at {}", entry.name, path,
+                                 to_string(entry.shape), to_string(box.shape), to_string(box.offset)));
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
@@ -64,14 +73,15 @@ Tensor SafetensorsFile::read(std::string_view name) const {
 }
 
 Tensor SafetensorsFile::read(const SafetensorsEntry& entry, const dist::Box& box) const {
-  bool inside = box.shape.rank() == entry.shape.rank() && box.offset.rank() == entry.shape.rank();
-  for (int d = 0; inside && d < entry.shape.rank(); ++d)
-    inside = box.offset[d] >= 0 && box.shape[d] >= 0 && box.offset[d] <= entry.shape[d] - box.shape[d];
-  if (!inside)
-    throw ShapeError(fmt::format("{} of {} is {} and has no block of {} at {}", entry.name, path_,
-                                 to_string(entry.shape), to_string(box.shape), to_string(box.offset)));
+  require_inside(path_, entry, box);
   Tensor out = cleave::detail::make_tensor(box.shape, entry.dtype, Device::Cpu);
-  auto* to = static_cast<std::byte*>(cleave::detail::elements(out).data);
+  read(entry, box, cleave::detail::elements(out).data);
+  return out;
+}
+
+void SafetensorsFile::read(const SafetensorsEntry& entry, const dist::Box& box, void* memory) const {
+  require_inside(path_, entry, box);
+  auto* to = static_cast<std::byte*>(memory);
   const std::byte* from = bytes(entry).data();
   detail::each_run(entry.shape, box, size_of(entry.dtype), [&](int64_t source, int64_t target, int64_t bytes) {
     std::memcpy(to + target, from + source, static_cast<size_t>(bytes));
@@ -81,7 +91,6 @@ Tensor SafetensorsFile::read(const SafetensorsEntry& entry, const dist::Box& box
     if (bad != to + numel(box.shape))
       throw FileError(fmt::format("{}: {} is BOOL, but has the byte {}", path_, entry.name, static_cast<int>(*bad)));
   }
-  return out;
 }
 
 }  // namespace cleave::nn

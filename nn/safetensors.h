@@ -60,6 +60,8 @@ class SafetensorsFile {
   Tensor read(std::string_view name) const;
   /// A plain tensor of one box. Throws ShapeError for a box outside the tensor.
   Tensor read(const SafetensorsEntry& entry, const dist::Box& box) const;
+  /// The same into memory for the box's elements, dense and row-major: one copy from the mapped file.
+  void read(const SafetensorsEntry& entry, const dist::Box& box, void* memory) const;
 
  private:
   std::string path_;

@@ -37,7 +37,9 @@ void require_writable(const std::string& path) {
 }
 
 nn::CheckpointGroup model_group(const Gpt& model) {
-  return {.name = "model", .tensors = nn::named_tensors(model), .metadata = {{kConfigKey, to_json(model.config)}}};
+  return {.name = "model",
+          .tensors = nn::named_tensors(model),
+          .metadata = {{kConfigKey, to_json(model.config)}, {"format", "pt"}}};  // some readers ask for a format
 }
 
 Config config_of(const nn::Checkpoint& file) {
@@ -48,10 +50,10 @@ Config config_of(const nn::Checkpoint& file) {
   return parse_config(found->second);
 }
 
-void save_model(const Gpt& model, const std::string& path) {
+void save_model(const Gpt& model, const std::string& path, int64_t max_file_bytes) {
   nn::CheckpointGroup group = model_group(model);
   if (wants_folder(path))
-    nn::save_checkpoint(path, {.groups = {group}});
+    nn::save_checkpoint(path, {.groups = {group}}, {.max_file_bytes = max_file_bytes});
   else
     nn::save_safetensors(path, group.tensors, group.metadata);
 }

@@ -18,9 +18,9 @@ cleave::nn::CheckpointGroup model_group(const Gpt& model);
 /// The config in the metadata of a file's model. Throws FileError if there is none.
 Config config_of(const cleave::nn::Checkpoint& file);
 
-/// Writes the model: into one file, or, if the path ends in a slash or is a folder, as a checkpoint. Every rank calls.
-/// Communicates. Throws FileError.
-void save_model(const Gpt& model, const std::string& path);
+/// Writes the model: into one file, or, if the path ends in a slash or is a folder, as a checkpoint, whose files hold
+/// up to `max_file_bytes` each. Every rank calls. Communicates. Throws FileError.
+void save_model(const Gpt& model, const std::string& path, int64_t max_file_bytes = 5'000'000'000);
 
 /// The model of such a file or folder, or of the newest of a folder of checkpoints, plain. Every rank calls. Throws
 /// FileError for what is missing, incomplete, or has other tensors than its config says.

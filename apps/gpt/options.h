@@ -39,15 +39,16 @@ struct UpdateOptions {
 
 /// What is kept so that a run can go on after it ended, and what is done about numbers that are not finite.
 struct SafetyOptions {
-  std::string checkpoints = {};     ///< folder; "": none
-  int64_t every = 0;                ///< steps between checkpoints; 0: at the end only
-  int64_t keep = 2;                 ///< newest checkpoints; 0: all
-  int64_t stop_at = 0;              ///< end behind this step, with a checkpoint; 0: behind the last
-  bool background = true;           ///< write while training goes on
-  std::string resume = {};          ///< "", "auto" or a checkpoint
-  int64_t restarts = 0;             ///< of the run, after a failure
-  std::string not_finite = "stop";  ///< or "skip": the step is counted and left out
-  int64_t max_skips = 10;           ///< in a row, before the run stops after all
+  std::string checkpoints = {};            ///< folder; "": none
+  int64_t every = 0;                       ///< steps between checkpoints; 0: at the end only
+  int64_t keep = 2;                        ///< newest checkpoints; 0: all
+  int64_t max_file_bytes = 5'000'000'000;  ///< of tensors in one file of a folder; a model with more has numbered ones
+  int64_t stop_at = 0;                     ///< end behind this step, with a checkpoint; 0: behind the last
+  bool background = true;                  ///< write while training goes on
+  std::string resume = {};                 ///< "", "auto" or a checkpoint
+  int64_t restarts = 0;                    ///< of the run, after a failure
+  std::string not_finite = "stop";         ///< or "skip": the step is counted and left out
+  int64_t max_skips = 10;                  ///< in a row, before the run stops after all
 };
 
 /// What is told of a run.

@@ -14,12 +14,16 @@ void add_safety(CLI::App& app, SafetyOptions& o) {
   app.add_option("--checkpoints", o.checkpoints, "folder to keep checkpoints in")->group(group);
   app.add_option("--checkpoint-every", o.every, "steps between checkpoints [0: at the end]")->group(group);
   app.add_option("--keep", o.keep, "newest checkpoints to keep; 0: all")->capture_default_str()->group(group);
+  app.add_option("--max-file-bytes", o.max_file_bytes, "of tensors in one file of a checkpoint or --save FOLDER/")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--stop-at", o.stop_at, "end behind this step, with a checkpoint to go on from [0: the last]")
       ->group(group);
   app.add_flag("--background,!--no-background", o.background, "write checkpoints while training goes on [on]")
       ->group(group);
   app.add_option("--resume", o.resume,
-                 "go on from a checkpoint; auto: the newest complete one of --checkpoints, if there is one")
+                 "go on from a checkpoint, or the newest of a folder of them; auto: the newest complete one of "
+                 "--checkpoints, if there is one")
       ->group(group);
   app.add_option("--restarts", o.restarts,
                  "start again this often, from the newest checkpoint, if the run fails (thread ranks; under MPI: "
@@ -60,6 +64,7 @@ void add_watch(CLI::App& app, WatchOptions& o) {
 void check(const SafetyOptions& o) {
   require(o.every >= 0, "--checkpoint-every", static_cast<double>(o.every), "at least 0");
   require(o.keep >= 0, "--keep", static_cast<double>(o.keep), "at least 0");
+  require(o.max_file_bytes >= 1, "--max-file-bytes", static_cast<double>(o.max_file_bytes), "at least 1");
   require(o.stop_at >= 0, "--stop-at", static_cast<double>(o.stop_at), "at least 0");
   require(o.restarts >= 0, "--restarts", static_cast<double>(o.restarts), "at least 0");
   require(o.max_skips >= 1, "--max-skips", static_cast<double>(o.max_skips), "at least 1");

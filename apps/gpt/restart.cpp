@@ -2,9 +2,12 @@
 
 #include <cleave/core/error.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -75,18 +78,31 @@ Outcome run_child(const PassSignals& signals, const std::function<int()>& attemp
   return out;
 }
 
+// Failures soon after the start, one after the other, are answered by longer and longer pauses.
+void pause_before_restart(int quick_failures) {
+  constexpr int kLongest = 30;
+  if (quick_failures == 0) return;
+  int seconds = std::min(kLongest, 1 << std::min(quick_failures - 1, 8));
+  std::fprintf(stderr, "gpt: it failed soon after its start; next try in %d s\n", seconds);
+  timespec left{seconds, 0};
+  while (!asked_to_end && nanosleep(&left, &left) != 0) {}
+}
+
 }  // namespace
 
 int run_with_restarts(int64_t restarts, const std::function<std::string()>& progress,
                       const std::function<int(bool resumed)>& attempt) {
+  constexpr auto kQuick = std::chrono::seconds(10);
   PassSignals signals;
+  int quick_failures = 0;
   for (int64_t done = 0;; ++done) {
     std::string before = progress();
+    auto start = std::chrono::steady_clock::now();
     Outcome out = run_child(signals, [&] { return attempt(done > 0); });
     if (out.code == 0 || asked_to_end) return out.code;
     std::string how = out.killed ? fmt::format("was killed by signal {}", out.code - 128)
                                  : fmt::format("ended with exit code {}", out.code);
-    bool hopeless = !out.killed && progress() == before;
+    bool progressed = progress() != before, hopeless = !out.killed && !progressed;
     if (hopeless || done == restarts) {
       std::fprintf(stderr, "gpt: the run %s; %s\n", how.c_str(),
                    hopeless ? "it left no new checkpoint and would fail again" : "no restarts are left");
@@ -94,6 +110,9 @@ int run_with_restarts(int64_t restarts, const std::function<std::string()>& prog
     }
     std::fprintf(stderr, "gpt: the run %s; restart %lld of %lld from the newest checkpoint\n", how.c_str(),
                  static_cast<long long>(done + 1), static_cast<long long>(restarts));
+    quick_failures = progressed || std::chrono::steady_clock::now() - start > kQuick ? 0 : quick_failures + 1;
+    pause_before_restart(quick_failures);
+    if (asked_to_end) return out.code;
   }
 }
 

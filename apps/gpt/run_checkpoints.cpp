@@ -13,7 +13,9 @@
 
 namespace gpt {
 
+using cleave::FileError;
 using cleave::ValueError;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -40,6 +42,10 @@ void require_fit(const nn::Checkpoint& file, Trainer& trainer, const TrainOption
   if (!(saved == o.model))
     throw ValueError(fmt::format("--resume: {} is of another model, {}; this one is {}", file.path(), to_json(saved),
                                  to_json(o.model)));
+  cleave::DType dtype = file.tensors("model").front().second.dtype;
+  if (dtype != o.step.dtype)
+    throw ValueError(fmt::format("--resume: {} was trained with --dtype {}, not {}", file.path(), to_string(dtype),
+                                 to_string(o.step.dtype)));
   if (const std::string& name = file.text("optimizer"); name != o.update.optimizer)
     throw ValueError(
         fmt::format("--resume: {} was trained by --optimizer {}, not {}", file.path(), name, o.update.optimizer));
@@ -57,20 +63,35 @@ std::string newest_checkpoint(const std::string& folder) {
 }
 
 RunCheckpoints::RunCheckpoints(const TrainOptions& options) : o_(options) {
-  if (!o_.safety.checkpoints.empty())
-    series_.emplace(o_.safety.checkpoints, nn::SeriesOptions{.keep = static_cast<int>(o_.safety.keep)});
+  if (o_.safety.checkpoints.empty()) return;
+  series_.emplace(o_.safety.checkpoints, nn::SeriesOptions{.keep = static_cast<int>(o_.safety.keep),
+                                                           .save = {.max_file_bytes = o_.safety.max_file_bytes}});
+  if (!o_.safety.resume.empty()) return;
+  nn::FoundCheckpoint other = nn::find_latest(o_.safety.checkpoints);
+  if (!other.folder.empty() || !other.skipped.empty())
+    throw ValueError(
+        fmt::format("--checkpoints: {} has checkpoints already; go on from them with --resume auto, or "
+                    "choose another folder",
+                    o_.safety.checkpoints));
 }
 
-void RunCheckpoints::resume(Trainer& trainer, nn::TokenLoader& batches, RunCounters& counters) const {
-  std::string folder = o_.safety.resume;
+// "": there is nothing to go on from.
+std::string RunCheckpoints::found() const {
+  bool automatic = o_.safety.resume == "auto";
+  const std::string& folder = automatic ? o_.safety.checkpoints : o_.safety.resume;
+  if (!automatic && (!fs::exists(folder + "/latest") || fs::exists(folder + "/manifest.json"))) return folder;
+  nn::FoundCheckpoint found = nn::find_latest(folder, true);
+  if (first())
+    for (const std::string& why : found.skipped) fmt::print("passed by {}\n", why);
+  if (found.folder.empty() && !found.skipped.empty())
+    throw FileError(
+        fmt::format("--resume: no checkpoint in {} can be loaded; the newest: {}", folder, found.skipped.front()));
+  return found.folder;
+}
+
+void RunCheckpoints::resume(Trainer& trainer, nn::TokenLoader& batches, RunCounters& counters) {
+  std::string folder = o_.safety.resume.empty() ? "" : found();
   if (folder.empty()) return;
-  if (folder == "auto") {
-    nn::FoundCheckpoint found = nn::find_latest(o_.safety.checkpoints);
-    if (first())
-      for (const std::string& why : found.skipped) fmt::print("passed by {}\n", why);
-    if (found.folder.empty()) return;
-    folder = found.folder;
-  }
   nn::Checkpoint file(folder);
   require_fit(file, trainer, o_);
   nn::LoaderState position = nn::read_loader_state(file.text("batches"));
@@ -85,7 +106,11 @@ void RunCheckpoints::resume(Trainer& trainer, nn::TokenLoader& batches, RunCount
   if (trainer.ema()) trainer.ema()->load_state(averages);
   if (trainer.scaler()) trainer.scaler()->load_state(scaler);
   counters = read;
-  if (first()) fmt::print("goes on behind step {}: {}\n", counters.step, folder);
+  std::vector<std::string> left;
+  if (series_) left = series_->abandon_after(counters.step);
+  if (!first()) return;
+  fmt::print("goes on behind step {}: {}\n", counters.step, folder);
+  for (const std::string& name : left) fmt::print("{} is of another course: now {}.abandoned\n", name, name);
 }
 
 void RunCheckpoints::after_step(Trainer& trainer, const nn::TokenLoader& batches, const RunCounters& counters,

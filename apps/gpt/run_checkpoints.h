@@ -19,17 +19,22 @@ struct RunCounters {
 
 class RunCheckpoints {
  public:
-  /// Throws FileError if options.safety.checkpoints cannot be written. Collective, as all here.
+  /// Throws FileError if options.safety.checkpoints cannot be written, ValueError if it has checkpoints and the run is
+  /// not to go on from any. Collective, as all here.
   explicit RunCheckpoints(const TrainOptions& options);
 
-  /// Puts trainer, loader and counters where options.safety.resume says: a checkpoint, or with "auto" the newest
-  /// complete one, if there is one. Prints on rank 0 which, and which ones it had to pass by. Nothing changes unless
-  /// all of it fits: throws FileError, or ValueError for a checkpoint of another model, optimizer or text.
-  void resume(Trainer& trainer, nn::TokenLoader& batches, RunCounters& counters) const;
+  /// Puts trainer, loader and counters where options.safety.resume says: a checkpoint, the newest of a folder of them
+  /// that is whole, or with "auto" the newest of options.safety.checkpoints, if there is one. Prints on rank 0 which,
+  /// and which ones it had to pass by. Nothing changes unless all of it fits: throws FileError, also if there are
+  /// checkpoints but none can be loaded, or ValueError for a checkpoint of another model, dtype, optimizer or text.
+  void resume(Trainer& trainer, nn::TokenLoader& batches, RunCounters& counters);
   /// After a step: saves if one is due (`last`: in any case), and sees to the one under way.
   void after_step(Trainer& trainer, const nn::TokenLoader& batches, const RunCounters& counters, bool last);
+  /// Whether a save goes on in the background.
+  bool saving() const { return series_ && series_->saving(); }
 
  private:
+  std::string found() const;
   const TrainOptions& o_;
   std::optional<nn::CheckpointSeries> series_;
 };

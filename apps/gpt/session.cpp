@@ -3,6 +3,7 @@
 #include <cleave/core/allocator.h>
 #include <cleave/core/error.h>
 #include <cleave/dist/communicator.h>
+#include <cleave/dist/last_collective.h>
 
 #include <chrono>
 #include <cmath>
@@ -12,6 +13,7 @@
 
 #include "gpt/checkpoint.h"
 #include "gpt/curve.h"
+#include "gpt/error_place.h"
 #include "gpt/memory.h"
 
 namespace gpt {
@@ -54,24 +56,36 @@ void Session::introduce(const Placement& placement) const {
 }
 
 void Session::steps() {
-  for (int64_t step = counters_.step + 1; step <= last_step(); ++step) {
-    try {
-      dist::check_interrupt();
-      StepRecord record = one(step);
-      losses_.push_back(record.loss);
-      counters_.step = step;
-      if (first()) {
-        log_->write(record);
-        progress_.show(record);
-      }
-      watch_.begin(step, "behind ");  // what a checkpoint takes is seen too
-      checkpoints_.after_step(trainer_, batches_, counters_, step == last_step());
-      watch_.end();
-    } catch (const cleave::PeerError& e) {
-      throw cleave::PeerError(e.rank, fmt::format("step {}: {}", step, e.what()));
-    } catch (const cleave::CommError& e) {
-      throw cleave::CommError(fmt::format("step {}: {}", step, e.what()));
-    } catch (const cleave::Interrupted& e) { throw cleave::Interrupted(fmt::format("step {}: {}", step, e.what())); }
+  for (int64_t step = counters_.step + 1; step <= last_step(); ++step) try {
+      take(step);
+    } catch (...) { rethrow_with_place(place(step)); }
+}
+
+void Session::take(int64_t step) {
+  doing_ = "begin";
+  dist::check_interrupt();
+  StepRecord record = one(step);
+  doing_ = "log";
+  losses_.push_back(record.loss);
+  counters_.step = step;
+  if (first()) {
+    log_->write(record);
+    progress_.show(record);
+  }
+  doing_ = "checkpoint";
+  watch_.begin(step, "behind ", checkpoints_.saving());  // what a checkpoint takes is seen too
+  checkpoints_.after_step(trainer_, batches_, counters_, step == last_step());
+  watch_.end();
+}
+
+// "step 7, backward, in all_reduce 'gradients' over dp".
+std::string Session::place(int64_t step) const {
+  const char* doing = doing_ ? doing_ : trainer_.doing();
+  std::string at = fmt::format("step {}{}{}", step, *doing ? ", " : "", doing);
+  try {
+    throw;
+  } catch (const cleave::PeerError&) { return at + ", in " + dist::last_collective(); } catch (...) {
+    return at;
   }
 }
 
@@ -79,8 +93,11 @@ StepRecord Session::one(int64_t step) {
   dist::reset_comm_counts();
   watch_.begin(step);
   auto start = Clock::now();
+  doing_ = "data";
   Batch batch = *batches_.next();
+  doing_ = nullptr;
   StepResult result = trainer_.step(batch, step);
+  doing_ = "";
   judge(batch, result, step);
   StepRecord r{.step = step, .loss = result.loss, .grad_norm = result.grad_norm, .lr = trainer_.lr(step)};
   r.ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -91,7 +108,10 @@ StepRecord Session::one(int64_t step) {
   if (trainer_.scaler()) r.loss_scale = trainer_.scaler()->scale();
   r.peak_bytes = gathered(world_, cleave::memory_stats().peak);
   int64_t every = o_.watch.eval_every;
-  if (step == last_step() || (every > 0 && step % every == 0)) r.held_out = held_out_ = evaluate();
+  if (step == last_step() || (every > 0 && step % every == 0)) {
+    doing_ = "evaluation";
+    r.held_out = held_out_ = evaluate();
+  }
   return r;
 }
 
@@ -103,11 +123,10 @@ void Session::judge(const Batch& batch, const StepResult& result, int64_t step) 
     return;
   }
   std::string what = fmt::format("{}; the batch begins at {}", result.not_finite, batches_.origin(batch, result.row));
-  if (o_.safety.not_finite == "stop") throw cleave::ValueError(fmt::format("step {}: {}", step, what));
+  if (o_.safety.not_finite == "stop") throw cleave::ValueError(what);
   ++counters_.skipped;
   if (++counters_.skipped_in_a_row >= o_.safety.max_skips)
-    throw cleave::ValueError(
-        fmt::format("step {}: {}; {} steps in a row were left out", step, what, counters_.skipped_in_a_row));
+    throw cleave::ValueError(fmt::format("{}; {} steps in a row were left out", what, counters_.skipped_in_a_row));
   if (first()) {
     progress_.finish();
     fmt::print("step {} is left out: {}\n", step, what);
@@ -137,7 +156,7 @@ void Session::end() {
 void Session::save() {
   std::optional<cleave::optim::EMA::Scope> averaged;
   if (trainer_.ema()) averaged.emplace(*trainer_.ema());
-  save_model(trainer_.model(), o_.save);
+  save_model(trainer_.model(), o_.save, o_.safety.max_file_bytes);
 }
 
 void Session::tell() const {

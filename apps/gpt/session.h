@@ -18,7 +18,8 @@ class Session {
  public:
   /// Builds the model, opens the log, goes on from a checkpoint if asked to, and says on rank 0 what runs where.
   Session(cleave::dist::World& world, const TrainOptions& options, const Corpus& corpus, const Placement& placement);
-  /// The steps that are left. An error names the step.
+  /// The steps that are left. An error names the step, what this rank was at, and (if another rank is missed) the
+  /// collective.
   void steps();
   /// Saves the model and tells of the run.
   void end();
@@ -26,6 +27,8 @@ class Session {
  private:
   bool first() const { return world_.rank() == 0; }
   StepRecord one(int64_t step);
+  void take(int64_t step);
+  std::string place(int64_t step) const;
   void judge(const Batch& batch, const StepResult& result, int64_t step);
   double evaluate();
   void save();
@@ -41,6 +44,7 @@ class Session {
   nn::TokenLoader batches_;
   RunCheckpoints checkpoints_;
   RunCounters counters_;
+  const char* doing_ = "";  // this rank, in the current step; null: what the trainer does
   std::optional<LogFile> log_;
   Progress progress_;
   std::vector<double> losses_;

@@ -28,14 +28,14 @@ uint64_t hash_of(const TrainOptions& o) {
   auto name = [](std::optional<cleave::DType> t) { return t ? to_string(*t) : std::string_view(); };
   std::string text = fmt::format(
       "{} | {} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} {} | {} {} {} {} {} {} {} | {} {} {} {} | {} {} {} {} {} {} "
-      "{}",
+      "{} {} {}",
       to_json(o.model), o.step.batch, o.step.accumulate, to_string(o.step.dtype), name(o.step.autocast),
       o.step.loss_scale, static_cast<int>(o.step.gradients), static_cast<int>(o.step.reduce),
       fmt::join(o.step.recompute, ","), o.step.loss_chunk, o.update.optimizer, o.update.lr,
       o.update.min_lr.value_or(-1), o.update.warmup.value_or(-1), o.update.weight_decay, o.update.clip, o.update.ema,
       o.safety.checkpoints, o.safety.every, o.safety.keep, o.safety.background, o.safety.resume, o.safety.not_finite,
       o.safety.max_skips, o.watch.eval_every, !o.watch.trace.empty(), o.watch.trace_first, o.watch.trace_last, o.steps,
-      o.seed, o.mesh, o.plan, o.compare, !o.save.empty(), o.deferred);
+      o.seed, o.mesh, o.plan, o.compare, !o.save.empty(), o.deferred, o.safety.stop_at, o.safety.max_file_bytes);
   return std::hash<std::string>{}(text);
 }
 

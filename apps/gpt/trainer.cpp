@@ -91,6 +91,7 @@ cleave::dist::Layout Trainer::token_layout() const {
 }
 
 Tensor Trainer::forward(const nn::MicroBatch& part) const {
+  doing_ = "forward";
   if (!options_.step.autocast) return model_(part.ids, part.targets);
   cleave::Autocast scope(options_.step.autocast);
   return model_(part.ids, part.targets);
@@ -102,6 +103,7 @@ Tensor Trainer::gradients(const Batch& batch, int64_t step) {
   double share = 1.0 / static_cast<double>(std::max<int64_t>(1, batch.tokens));
   for (const nn::MicroBatch& part : batch.parts) {
     Tensor loss = forward(part) * share;
+    doing_ = "backward";
     (scaler_ ? scaler_->scale(loss) : loss).backward({.sync = &part == &batch.parts.back()});
     cleave::NoGrad off;
     total = total.defined() ? total + loss.detach() : loss.detach();
@@ -133,6 +135,7 @@ void Trainer::unscale() {
 StepResult Trainer::step(const Batch& batch, int64_t step) {
   StepResult r{.loss = cleave::item<double>(gradients(batch, step))};
   if (std::isfinite(r.loss)) {
+    doing_ = "update";
     unscale();
     r.grad_norm = gradient_norm();
     r.overflow = scaler_ && !std::isfinite(r.grad_norm) && options_.step.loss_scale == 0 && scaler_->scale() > 1;

@@ -58,6 +58,9 @@ class Trainer {
   /// Communicates.
   double evaluate(const Batch& batch);
 
+  /// What `step` or `evaluate` is at: "forward", "backward", "update".
+  const char* doing() const { return doing_; }
+
   double lr(int64_t step) const { return options_.update.lr * schedule_(step - 1); }
   const Gpt& model() const { return model_; }
   cleave::optim::Optimizer& optimizer() { return *optimizer_; }
@@ -76,6 +79,7 @@ class Trainer {
   std::optional<cleave::optim::LossScaler> scaler_;
   std::optional<cleave::optim::EMA> ema_;
   cleave::optim::Schedule schedule_;
+  mutable const char* doing_ = "forward";
 };
 
 }  // namespace gpt

@@ -39,9 +39,9 @@ Watch::Watch(cleave::dist::World& world, const TrainOptions& options)
   if (!o_.trace.empty() || o_.profile) profiler_.emplace(cleave::nn::ProfilerOptions{.bounds = o_.profile});
 }
 
-void Watch::begin(int64_t step, const char* where) {
-  if (traced_.has(step) || profiled_.has(step))
-    profiler_->start(fmt::format("{}step {}", where, step), traced_.has(step));
+void Watch::begin(int64_t step, const char* where, bool saving) {
+  bool traced = traced_.has(step) || (saving && traced_.first > 0 && step > traced_.last);
+  if (traced || profiled_.has(step)) profiler_->start(fmt::format("{}step {}", where, step), traced);
 }
 
 void Watch::end() {

@@ -24,8 +24,9 @@ class Watch {
  public:
   /// Throws FileError on rank 0 if the trace cannot be written.
   Watch(cleave::dist::World& world, const TrainOptions& options);
-  /// `where`: before the step's name, if this is not the step itself.
-  void begin(int64_t step, const char* where = "");
+  /// `where`: before the step's name, if this is not the step itself. `saving`: a save goes on, whose end a trace is to
+  /// show too.
+  void begin(int64_t step, const char* where = "", bool saving = false);
   void end();
   /// After the run: writes the trace, prints rank 0's table. Communicates.
   void report() const;

@@ -8,4 +8,7 @@ namespace cleave::dist::detail {
 /// model prices.
 void count_collective(const Collective& call, const std::string& axis, int ranks, int64_t bytes, int64_t whole);
 
+/// That this rank enters it, for `last_collective`.
+void note_collective(const Collective& call, const std::string& axis);
+
 }  // namespace cleave::dist::detail

@@ -5,6 +5,7 @@
 #include <cleave/core/error.h>
 
 #include <atomic>
+#include <utility>
 
 namespace cleave::dist {
 namespace {
@@ -13,6 +14,8 @@ namespace {
 std::atomic<int> received{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
+thread_local std::function<void()> blame;
+
 extern "C" void note_signal(int number) { received.store(number); }
 
 }  // namespace
@@ -20,6 +23,9 @@ extern "C" void note_signal(int number) { received.store(number); }
 namespace detail {
 
 int interrupt_signal() { return received.load(std::memory_order_relaxed); }
+
+BlameScope::BlameScope(std::function<void()> f) { blame = std::move(f); }
+BlameScope::~BlameScope() { blame = nullptr; }
 
 InterruptScope::InterruptScope() {
   received.store(0);
@@ -41,6 +47,7 @@ InterruptScope::~InterruptScope() {
 
 void check_interrupt() {
   int number = detail::interrupt_signal();
+  if (number && blame) blame();
   if (number) throw Interrupted(number == SIGINT ? "interrupted (SIGINT)" : "interrupted (SIGTERM)");
 }
 

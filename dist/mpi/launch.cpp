@@ -7,6 +7,7 @@
 #include <cleave/core/error.h>
 #include <cleave/core/parallel.h>
 #include <cleave/core/random.h>
+#include <cleave/dist/internal/interrupt.h>
 #include <cleave/dist/internal/launch_support.h>
 
 #include <algorithm>
@@ -121,6 +122,7 @@ bool run_rank(MpiProcess& process, MpiProcess* background, const LaunchOptions& 
     if (background) background->announce_failure(origin, announcement(process.rank, failure));
   };
   try {
+    BlameScope scope([&] { process.blame(); });
     set_checked_mode(options, false);
     auto backend = std::make_unique<MpiBackend>(process);
     backend->arguments = std::move(arguments);

@@ -7,6 +7,8 @@
 #include <cleave/dist/mpi/hosts.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -95,6 +97,7 @@ void MpiProcess::find_hosts() {
   for (size_t r = 0; r < all.size(); r += 2) {
     hosts.push_back(all[r]);
     pids_.push_back(all[r + 1]);
+    known_.push_back(all[r] == mine[0] && kill(all[r + 1], 0) == 0);
   }
   if (const char* text = std::getenv("CLEAVE_HOSTS"); text && *text) hosts = parse_hosts(text, size);
 }
@@ -137,6 +140,19 @@ void MpiProcess::look() {
     peer.ended |= kind == Kind::failed || kind == Kind::returned;
     peer.place = kind == Kind::waiting ? incoming_.text : "";
     listen();
+  }
+}
+
+// A process that was killed is waited for by mpirun's daemon before that sends the signal: its number is free.
+void MpiProcess::blame() {
+  look();
+  if (failed_ >= 0) throw PeerError(failed_, failure_);
+  for (int r = 0; r < size; ++r) {
+    auto i = static_cast<size_t>(r);
+    if (!known_[i] || peers_[i].ended || kill(pids_[i], 0) == 0 || errno != ESRCH) continue;
+    failed_ = r;
+    failure_ = fmt::format("rank {} died: its process {} has ended without a word", r, pids_[i]);
+    throw PeerError(failed_, failure_);
   }
 }
 

@@ -62,6 +62,8 @@ class MpiProcess {
 
   /// Throws Interrupted or PeerError if a signal or a rank's failure arrived.
   void check();
+  /// Throws PeerError if a rank of this host has died without a word: mpirun then asks the others to end.
+  void blame();
   /// Whether `check` would throw, after a look at the notices that arrived.
   bool ending();
   bool has_returned(int world_rank) const { return peers_[static_cast<size_t>(world_rank)].ended; }
@@ -122,7 +124,8 @@ class MpiProcess {
   std::string failure_;
   double watchdog_;
   bool somebody_returned_ = false;
-  std::vector<int> pids_;  // by world rank
+  std::vector<int> pids_;    // by world rank
+  std::vector<bool> known_;  // by world rank: its process can be seen from here
 };
 
 }  // namespace cleave::dist::detail

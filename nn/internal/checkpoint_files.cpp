@@ -89,8 +89,11 @@ void open_index(CheckpointFiles& out, const std::string& index) {
 
 std::string only_file(const std::string& folder) {
   std::vector<std::string> found;
-  for (const auto& item : std::filesystem::directory_iterator(folder))
-    if (item.path().extension() == ".safetensors") found.push_back(item.path().string());
+  std::error_code error;
+  for (auto at = std::filesystem::directory_iterator(folder, error); !error && at != std::filesystem::end(at);
+       at.increment(error))
+    if (at->path().extension() == ".safetensors") found.push_back(at->path().string());
+  if (error) throw FileError(fmt::format("{} cannot be read: {}", folder, error.message()));
   if (found.size() == 1) return found.front();
   throw FileError(
       fmt::format("{} is no checkpoint: it has no {}, no model.safetensors, no index, and {} other "
@@ -109,6 +112,8 @@ void open_files(CheckpointFiles& out, const std::string& path) {
   out.path = strip_slashes(path);
   const std::string index = "/model.safetensors.index.json";
   std::error_code error;
+  if (!std::filesystem::exists(out.path, error))
+    throw FileError(fmt::format("{} {}", out.path, error ? "cannot be read: " + error.message() : "does not exist"));
   if (!std::filesystem::is_directory(out.path, error)) {
     if (out.path.ends_with(".json"))
       open_index(out, out.path);

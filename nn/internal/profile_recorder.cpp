@@ -102,7 +102,8 @@ void ProfileRecorder::end(const Span& span) {
 }
 
 void ProfileRecorder::finished(const Span& span, int64_t began, int64_t ended) {
-  if (!keep_events_ || began < began_) return;
+  if (!keep_events_ || ended < first) return;
+  began = std::max(began, first);
   if (int64_t at = begin_event(began); at >= 0)
     events[static_cast<size_t>(at)] = {began, ended, dist::current_phase(), texts.of(span), true};
 }

@@ -66,14 +66,15 @@ class RankText {
     line("{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":0,\"ts\":{},\"dur\":{},\"args\":{{{}}}}}",
          quoted(text.name), text.category, rank_, at(e.begin), microseconds(e.end - e.begin), arguments(e, text));
   }
-  // Flights overlap: each is a track of its own below the rank's spans.
+  // Flights, and what threads do for a save, overlap: each is a track of its own below the rank's spans.
   void flight(const Event& e, size_t number) {
     const EventText& text = r_.texts[e.text];
+    const char* category = std::string_view(text.category) == "file" ? "file in the background" : "in flight";
     for (auto [phase, time] : {std::pair('b', e.begin), std::pair('e', e.end)})
       line(
-          "{{\"name\":{},\"cat\":\"in "
-          "flight\",\"ph\":\"{}\",\"id2\":{{\"local\":\"{}\"}},\"pid\":{},\"tid\":0,\"ts\":{},\"args\":{{{}}}}}",
-          quoted(text.name), phase, number, rank_, at(time), arguments(e, text));
+          "{{\"name\":{},\"cat\":\"{}\",\"ph\":\"{}\",\"id2\":{{\"local\":\"{}\"}},\"pid\":{},\"tid\":0,\"ts\":{},"
+          "\"args\":{{{}}}}}",
+          quoted(text.name), category, phase, number, rank_, at(time), arguments(e, text));
   }
 
   const ProfileRecorder& r_;

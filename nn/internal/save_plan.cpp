@@ -8,8 +8,8 @@
 #include <cleave/nn/internal/save_plan.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -66,6 +66,7 @@ std::vector<PlannedFile> plan_files(const std::string& group, const NamedTensors
     if (name == "__metadata__" || !by_name.emplace(name, tensor).second)
       throw ValueError(fmt::format("[checkpoint] the tensor name {} {}", name,
                                    name == "__metadata__" ? "is the format's own" : "stands twice in " + group));
+    require_elements(name, tensor);
     entries.push_back({.name = name, .dtype = tensor.dtype(), .shape = tensor.shape()});
   }
   make_header(entries, {});  // their order and sizes
@@ -95,14 +96,15 @@ int Owners::take(const std::vector<int>& holders, int64_t bytes) {
   return least;
 }
 
-std::vector<dist::Box> Owners::assign(const TensorType& type) {
-  std::vector<dist::Box> mine;
+std::vector<OwnedBox> Owners::assign(const TensorType& type) {
+  std::vector<OwnedBox> out;
   int64_t element = size_of(type.dtype);
+  if (numel(type.shape) == 0) return out;
   if (!type.layout) {
     std::vector<int> all(load_.size());
     std::iota(all.begin(), all.end(), 0);
-    if (take(all, numel(type.shape) * element) == rank_) mine.push_back({Shape(type.shape.rank(), 0), type.shape});
-    return mine;
+    out.push_back({take(all, numel(type.shape) * element), {Shape(type.shape.rank(), 0), type.shape}});
+    return out;
   }
   const dist::MeshState& mesh = *type.layout->mesh;
   std::map<int, std::vector<int>> holders;  // of each box, by its first holder
@@ -111,21 +113,45 @@ std::vector<dist::Box> Owners::assign(const TensorType& type) {
         mesh.ranks()[i]);
   for (const auto& [first, ranks] : holders) {
     dist::Box box = dist::local_box(type.shape, *type.layout, mesh.coordinates_of(first));
-    if (int64_t bytes = numel(box.shape) * element; bytes > 0 && take(ranks, bytes) == rank_) mine.push_back(box);
+    if (int64_t bytes = numel(box.shape) * element; bytes > 0) out.push_back({take(ranks, bytes), box});
   }
-  return mine;
+  return out;
+}
+
+void give_whole_chunks(std::span<Chunk> chunks, const TensorType& type, const std::vector<OwnedBox>& boxes) {
+  if (chunks.empty()) return;
+  int64_t element = size_of(type.dtype), bytes = numel(type.shape) * element, chunk = chunks.front().bytes;
+  for (const auto& [rank, box] : boxes) {
+    if (run_bytes(type.shape, box.shape, element) < chunk) continue;
+    each_run(type.shape, box, element, [&, rank = rank](int64_t at, int64_t, int64_t run) {
+      int64_t end = at + run == bytes ? bytes + chunk : at + run;  // the last chunk may be short
+      for (int64_t i = (at + chunk - 1) / chunk; (i + 1) * chunk <= end && i < std::ssize(chunks); ++i) {
+        chunks[static_cast<size_t>(i)].rank = rank;
+        chunks[static_cast<size_t>(i)].whole = true;
+      }
+    });
+  }
+}
+
+void give_other_chunks(std::span<Chunk> chunks, int ranks) {
+  int next = 0;
+  for (Chunk& c : chunks)
+    if (!c.whole) c.rank = next++ % ranks;
 }
 
 TensorType writable_type(const TensorType& type) {
   return {type.dtype, type.shape, type.layout ? writable_layout(type) : nullptr};
 }
 
-Tensor writable(const Tensor& x) {
+void require_elements(const std::string& name, const Tensor& x) {
   if (x.device() == Device::Meta && !x.impl()->absent)
     throw ValueError(
-        fmt::format("[checkpoint] {} has no elements; call shard(model, mesh, plan) or materialize(model) "
+        fmt::format("[checkpoint] {} is {} and has no elements; call shard(model, mesh, plan) or materialize(model) "
                     "before a deferred model is saved",
-                    describe(x.type())));
+                    name, describe(x.type())));
+}
+
+Tensor writable(const Tensor& x) {
   NoGrad off;
   Tensor out = x.detach();
   const LayoutData* layout = x.impl()->layout;

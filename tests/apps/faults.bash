@@ -1,5 +1,6 @@
 # Sourced by the tests of bad input: runs that must end soon, with exit code 1 and a clear error on every rank.
 set -u
+export OMPI_MCA_odls_base_sigkill_timeout=1 # many runs fail here, and each takes it
 gpt=$CLEAVE_BIN/gpt
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -9,7 +9,7 @@ done
 
 ranks=1
 printf 'not a model' >"$folder/model"
-fails "missing is no complete safetensors file" "$gpt" generate --model "$folder/missing"
+fails "missing does not exist" "$gpt" generate --model "$folder/missing"
 fails "model is no complete safetensors file" "$gpt" generate --model "$folder/model"
 passes "$gpt" train "${tiny[@]}" --save "$folder/good"
 head -c -1 "$folder/good" >"$folder/model"

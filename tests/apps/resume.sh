@@ -50,6 +50,27 @@ run empty 1 --resume "$folder/nothing" && fault "a checkpoint that does not exis
 must_run empty 1 --resume auto
 same_model whole_single empty
 
+# Nothing that a run has left is overwritten or taken by mistake.
+run part_tp 2 --mesh tp=2 --plan tp && fault "a new run wrote into the folder of another"
+has "$folder/part_tp.out" "has checkpoints already; go on from them with --resume auto"
+run part_tp 2 --mesh tp=2 --plan tp --resume auto --dtype f32 && fault "a checkpoint of another dtype was taken"
+has "$folder/part_tp.out" "was trained with --dtype f64, not f32"
+must_run older 1 --stop-at 8
+printf X | dd of="$folder/older/step-00000008/model.safetensors" bs=1 seek=9000 conv=notrunc 2>/dev/null
+must_run older 1 --resume auto --stop-at 9 --max-file-bytes 9000
+has "$folder/older.out" "passed by step-00000008: .* is damaged"
+has "$folder/older.out" "goes on behind step 4"
+has "$folder/older.out" "step-00000008 is of another course: now step-00000008.abandoned"
+[ -e "$folder/older/step-00000009/model.safetensors.index.json" ] || fault "older: no numbered files"
+must_run older 2 --resume "$folder/older"
+has "$folder/older.out" "goes on behind step 9"
+same_numbers whole_single older 10
+for file in "$folder"/older/step-*/model*.safetensors; do printf X | dd of="$file" bs=1 seek=9000 conv=notrunc 2>/dev/null; done
+run older 1 --resume auto && fault "a run began again although it had left checkpoints"
+has "$folder/older.out" "no checkpoint in .* can be loaded"
+run again 1 --restarts 3 --lr 1e30 --warmup 0 && fault "a run without numbers came to an end"
+has "$folder/again.out" "left no new checkpoint and would fail again"
+
 # Started again by itself after it was killed.
 long=(--steps 60 --dim 48 --seq 48 --batch 12)
 must_run whole_long 2 --mesh tp=2 --plan tp "${long[@]}"

@@ -55,7 +55,7 @@ for n in 2 4; do
 
   run killed "$n"
   [ "$code" -ne 0 ] || fault "exit code 0"
-  says $((n - 1)) '^rank [023]: interrupted \(SIGTERM\)$'
+  says $((n - 1)) '^rank [023]: rank 1 died: its process [0-9]+ has ended without a word$'
 
   run watchdog "$n"
   [ "$code" -eq 0 ] || fault "exit code $code"

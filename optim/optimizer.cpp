@@ -186,12 +186,9 @@ Tensor Optimizer::master(size_t index) const {
   if (found == slot.tensors.end() || stored.impl()->absent) return {};
   const Tensor& master = found->second;
   if (untouched(slot, stored)) return master;
-  const LayoutData* layout = master.impl()->layout;
-  int64_t current = rounds_to(master, in_layout(stored.detach(), layout));
-  if (layout)  // written on one rank's block only, it is another value on all
-    layout->mesh->communicator(layout->mesh->all_axes())
-        .all_reduce(&current, 1, DType::i64, dist::ReduceOp::min, Device::Cpu, "master");
-  return current ? master : Tensor();
+  // Ranks may differ in this: each looks at its own block, and the layout is the same either way.
+  Tensor owned = in_layout(stored.detach(), master.impl()->layout);
+  return rounds_to(master, owned) ? master : own_copy(owned, DType::f32);
 }
 
 bool Optimizer::has_state(const Update& u, const char* name) const {

@@ -48,9 +48,9 @@ class Optimizer {
   /// All groups' parameters, each once.
   const std::vector<nn::Parameter>& parameters() const { return parameters_; }
 
-  /// The f32 copy that `parameters()[index]` of 16 bits is updated through, under the layout of its state; undefined if
-  /// there is none (another dtype, or no step yet), or none of the parameter's value, which someone else has written
-  /// since. The optimizer's own: only read it. May communicate in that case.
+  /// The f32 copy that `parameters()[index]` of 16 bits is updated through, under the layout of its state: the
+  /// optimizer's own, only read it. Where someone else has written another value to this rank's block since, a copy of
+  /// that. Undefined if there is none: another dtype, or no step yet.
   Tensor master(size_t index) const;
 
   /// A number that every group's lr is multiplied with: `opt.set_lr_factor(schedule(step))`.

@@ -46,9 +46,10 @@ const LayoutData* owner_layout(const nn::Parameter& parameter, const Tensor& gra
   return g->mesh->size_of(g->split()) > p->mesh->size_of(p->split()) ? g : p;
 }
 
-// Whether these blocks are the master's, rounded: then a parameter was written and put back.
+// Whether these blocks are the master's, rounded: then a parameter was written and put back. Without elements they are.
 bool rounds_to(const Tensor& master, const Tensor& owned) {
-  return equal(own_copy(master, owned.dtype()).local(), owned.local());
+  Tensor rounded = own_copy(master, owned.dtype()).local();
+  return rounded.device() == Device::Meta || equal(rounded, owned.local());
 }
 
 const char* const kNumber = "optimizer.step";
@@ -190,7 +191,8 @@ Tensor Optimizer::master(size_t index) const {
   int64_t current = rounds_to(master, in_layout(stored.detach(), layout));
   if (layout)  // written on one rank's block only, it is another value on all
     layout->mesh->communicator(layout->mesh->all_axes())
-        .all_reduce(&current, 1, DType::i64, dist::ReduceOp::min, Device::Cpu, "master");
+        .all_reduce(&current, 1, DType::i64, dist::ReduceOp::min,
+                    stored.device() == Device::Meta ? Device::Meta : Device::Cpu, "master");
   return current ? master : Tensor();
 }
 

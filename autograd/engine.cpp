@@ -174,7 +174,7 @@ class Engine {
   void scatter_to_leaf(const Tensor& leaf, Cotangent&& gradient) {
     if (options_.captured && wanted(leaf) == options_.wanted.end()) return count_term(leaf);
     const LayoutData* to = gradient_layout(leaf.impl()->layout, gradient.partial);
-    scatter_.add({std::move(gradient.value), leaf.shape(), gradient.held, to, reduced_dtype(leaf),
+    scatter_.add({std::move(gradient.value), leaf.shape(), gradient.held, to, reduced_dtype(leaf), leaf.storage(),
                   [this, leaf, partial = gradient.partial](const Tensor& block) {
                     add_to_leaf(leaf, {block, partial});
                     count_term(leaf);

@@ -36,7 +36,7 @@ void GradientMerge::add(const Tensor& tensor, Slots& slots, const LayoutData* ta
     s.results[at] = std::move(gradient);
   };
   s.buckets.add({std::move(sum.value), tensor.shape(), gradient_layout(layout, sum.partial), to, reduced_dtype(tensor),
-                 std::move(done)});
+                 tensor.storage(), std::move(done)});
 }
 
 std::vector<Tensor> GradientMerge::finish() {

@@ -3,6 +3,7 @@
 #include <cleave/autograd/sync.h>
 #include <cleave/core/primitives.h>
 #include <cleave/dist/mesh_state.h>
+#include <cleave/dist/observer.h>
 #include <cleave/dist/redistribution.h>
 #include <cleave/dist/together.h>
 
@@ -39,6 +40,16 @@ void hand_out(const Tensor& buffer, std::vector<Reduction>& items) {
   }
 }
 
+TensorType type_of(const Reduction& r, DType wire) { return {wire, r.shape, r.from}; }
+
+// A bucket is told of by its first.
+class BucketSpan : public dist::RedistributionSpan {
+ public:
+  BucketSpan(const TensorType& type, const std::vector<Reduction>& items)
+      : RedistributionSpan("gradients", type, items.front().to, items.front().leaf,
+                           static_cast<int64_t>(items.size())) {}
+};
+
 }  // namespace
 
 void ReduceBuckets::add(Reduction&& r) {
@@ -70,6 +81,8 @@ void ReduceBuckets::finish() {
 
 void ReduceBuckets::go(Bucket&& bucket) {
   complete_scattered();
+  TensorType type = type_of(bucket.items.front(), bucket.wire);
+  BucketSpan span(type, bucket.items);
   if (bucket.scatter)
     reduce_scatter(std::move(bucket));
   else
@@ -101,12 +114,18 @@ void ReduceBuckets::reduce_scatter(Bucket&& bucket) {
 // Starting the second reduction waits for the first: so not before something else is to go.
 void ReduceBuckets::complete_scattered() {
   for (Scattered& s : std::exchange(scattered_, {})) {
-    start_reduce_over(s.sums, s.layout, s.reduce, label_);
+    if (s.reduce) {
+      TensorType type = type_of(s.items.front(), s.sums.dtype());
+      BucketSpan span(type, s.items);
+      start_reduce_over(s.sums, s.layout, s.reduce, label_);
+    }
     hand_out(s.sums, s.items);
   }
 }
 
 void ReduceBuckets::alone(Reduction&& r) {
+  TensorType type = type_of(r, r.wire);
+  dist::RedistributionSpan span("gradients", type, r.to, r.leaf);
   Tensor block = r.block.dtype() == r.wire ? r.block : detail::dense_copy(r.block, r.wire);
   Tensor placed = detail::make_view(block, block.impl()->view, r.shape, r.from);
   r.done(dist::start_redistribution(placed, r.to, label_).local());

@@ -14,6 +14,7 @@ struct Reduction {
   Shape shape;   ///< global
   const LayoutData *from, *to;
   DType wire;                        ///< what collectives send
+  const void* leaf;                  ///< storage of the tensor whose gradient it is, for observers
   std::function<void(Tensor)> done;  ///< gets this rank's block under `to`, plain, in `wire` or the block's dtype
 };
 

@@ -110,7 +110,7 @@ void reduce_over(const Tensor& value, const LayoutData* layout, AxisMask axes, c
 void start_reduce_over(const Tensor& value, const LayoutData* layout, AxisMask axes, const char* label) {
   if (!axes || !layout->mesh->member()) return;
   const dist::MeshState& mesh = *layout->mesh;
-  if (!mesh.world().overlaps() || value.device() == Device::Meta) return reduce_over(value, layout, axes, label);
+  if (!mesh.world().overlaps()) return reduce_over(value, layout, axes, label);
   const View& v = detail::elements(value);
   auto started = mesh.background(axes).start({.kind = dist::CollectiveKind::all_reduce,
                                               .send = v.data,

@@ -1,14 +1,15 @@
 #include <cleave/core/allocator.h>
 #include <cleave/core/error.h>
+#include <cleave/core/text.h>
 
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -38,12 +39,6 @@ void* allocate_pages(size_t bytes) {
   return data;
 }
 
-std::string mebibytes(int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
-  return text;
-}
-
 std::atomic<bool> poison_fresh{false};
 
 thread_local constinit AllocationObserver* observer = nullptr;
@@ -56,8 +51,9 @@ MemoryUseScope::MemoryUseScope(MemoryUse use) : before_(std::exchange(current_us
 MemoryUseScope::~MemoryUseScope() { current_use = before_; }
 
 // Blocks are kept by exact rounded size: a training step asks for the same sizes again. Small sizes use an array of
-// lists, larger ones a map from which a block up to an eighth larger may also be taken.
-// Of Device::Meta the same is counted, reuse included, and no memory taken.
+// lists, larger ones a map from which a block up to an eighth larger may also be taken. What is counted as handed out
+// is what was asked for, whichever block it lies in: it does not depend on what came before. The rest counts as cached.
+// Of Device::Meta the same is counted, and no memory taken.
 class Allocator {
  public:
   explicit Allocator(Device device) : device_(device) {}
@@ -97,7 +93,7 @@ class Allocator {
     for (auto& [bytes, list] : large_)
       for (void* p : list) std::free(p);
     large_.clear();
-    stats_.cached = 0;
+    stats_.cached = unused_;
   }
 
   void unref() {
@@ -141,24 +137,41 @@ class Allocator {
     if (block.bytes < kPage)
       small_[block.bytes / kAlign].push_back(block.data);
     else
-      large_[block.bytes].push_back(block.data);
+      large_[whole_size(block)].push_back(block.data);
+  }
+
+  // Of the block that this lies in, which is no longer handed out.
+  size_t whole_size(const Allocation& block) {
+    auto at = larger_.find(block.data);
+    if (at == larger_.end()) return block.bytes;
+    size_t whole = at->second;
+    larger_.erase(at);
+    unused_ -= static_cast<int64_t>(whole - block.bytes);
+    return whole;
   }
 
   // Whether a block was kept; it may be larger than asked for.
-  bool reuse(size_t& bytes, void*& data) {
+  bool reuse(size_t bytes, void*& data) {
     std::vector<void*>* list = nullptr;
+    size_t whole = bytes;
     if (bytes < kPage) {
       list = &small_[bytes / kAlign];
       if (list->empty()) return false;
     } else {
       auto it = large_.lower_bound(bytes);
       while (it != large_.end() && it->second.empty()) it = large_.erase(it);
-      if (it == large_.end() || it->first > bytes + bytes / 8) return false;
-      bytes = it->first;
+      size_t most =
+          device_ == Device::Meta ? bytes : bytes + bytes / 8;  // without an address there is no telling blocks
+      if (it == large_.end() || it->first > most) return false;
+      whole = it->first;
       list = &it->second;
     }
     data = list->back();
     list->pop_back();
+    if (whole > bytes) {
+      larger_.emplace(data, whole);
+      unused_ += static_cast<int64_t>(whole - bytes);
+    }
     stats_.cached -= static_cast<int64_t>(bytes);
     return true;
   }
@@ -176,8 +189,8 @@ class Allocator {
   }
 
   [[noreturn]] void out_of_memory(size_t bytes) {
-    std::string limit = limit_ ? ", limit " + mebibytes(limit_) : "";
-    throw OutOfMemoryError("[allocate] out of memory asking for " + mebibytes(static_cast<int64_t>(bytes)) + " (" +
+    std::string limit = limit_ ? ", limit " + bytes_text(limit_) : "";
+    throw OutOfMemoryError("[allocate] out of memory asking for " + bytes_text(static_cast<int64_t>(bytes)) + " (" +
                            to_string(stats_) + limit + "); split the model further or shrink the batch");
   }
 
@@ -192,6 +205,8 @@ class Allocator {
   const Device device_;
   std::array<std::vector<void*>, kPage / kAlign> small_;
   std::map<size_t, std::vector<void*>> large_;
+  std::unordered_map<void*, size_t> larger_;  // blocks handed out that are larger than asked for
+  int64_t unused_ = 0;                        // of these
   MemoryStats stats_;
   int64_t limit_ = 0;
   std::mutex foreign_mutex_;
@@ -258,8 +273,7 @@ void set_memory_limit(int64_t bytes, Device device) {
 }
 
 std::string to_string(const MemoryStats& s) {
-  return "active " + detail::mebibytes(s.active) + ", peak " + detail::mebibytes(s.peak) + ", cached " +
-         detail::mebibytes(s.cached);
+  return "active " + bytes_text(s.active) + ", peak " + bytes_text(s.peak) + ", cached " + bytes_text(s.cached);
 }
 
 }  // namespace cleave

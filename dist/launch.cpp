@@ -259,14 +259,16 @@ void run_ranks(const LaunchOptions& options, const std::function<void(World&)>& 
   if (auto error = ranks.first_error()) std::rethrow_exception(error);
 }
 
-void simulate(int ranks, int rank, const std::function<void(World&)>& main) {
+void simulate(int ranks, int rank, const std::function<void(World&)>& main, Overlap overlap) {
   if (ranks < 1 || rank < 0 || rank >= ranks)
     throw ValueError(fmt::format("[simulate] rank {} of {} ranks; it must be from 0 below their number", rank, ranks));
   std::exception_ptr error;
   std::thread([&] {
     try {
       set_num_threads(detail::threads_per_rank(1));
-      World world(detail::make_simulated_backend(ranks, rank));
+      auto backend = detail::make_simulated_backend(ranks, rank);
+      backend->overlaps = overlap == Overlap::on;
+      World world(std::move(backend));
       main(world);
     } catch (...) { error = std::current_exception(); }
   }).join();

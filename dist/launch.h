@@ -37,7 +37,7 @@ class World {
   /// A communicator of some ranks, `ranks` in its order; called by its members only.
   std::unique_ptr<Communicator> make_communicator(const std::vector<int>& ranks, const std::string& name);
   /// Whether collectives that are started go on while this rank computes. The same on all ranks.
-  bool overlaps() const { return progress_ != nullptr; }
+  bool overlaps() const { return overlaps_; }
   /// As `make_communicator`, for `start`: its calls are made one after the other by a thread of their own, in the order
   /// in which this rank starts them on any such communicator. Without overlap it is an ordinary one.
   std::unique_ptr<Communicator> make_background_communicator(const std::vector<int>& ranks, const std::string& name);
@@ -53,6 +53,7 @@ class World {
   void check_members(const std::vector<int>& ranks, const std::string& name) const;
   std::unique_ptr<WorldBackend> backend_;
   std::unique_ptr<Progress> progress_;
+  const bool overlaps_;
   std::unique_ptr<Communicator> communicator_;
   std::vector<std::unique_ptr<MeshState>> meshes_;
 };
@@ -104,8 +105,9 @@ int launch(int argc, char** argv, const std::function<void(World&)>& main);
 void run_ranks(const LaunchOptions& options, const std::function<void(World&)>& main);
 
 /// Runs `main` as rank `rank` of a world of `ranks` that exist only as counters: collectives on Meta tensors count
-/// bytes and time and move nothing. For planning and tests of meshes of any size.
-void simulate(int ranks, int rank, const std::function<void(World&)>& main);
+/// bytes and time and move nothing. For planning and tests of meshes of any size. With `overlap` on collectives are
+/// started and waited for where they would be (what they use is held until then), and are over at once.
+void simulate(int ranks, int rank, const std::function<void(World&)>& main, Overlap overlap = Overlap::off);
 
 /// Throws Interrupted if SIGINT or SIGTERM arrived during `launch`.
 void check_interrupt();

@@ -33,16 +33,19 @@ class CollectiveSpan : public Span {
 /// time.
 std::unique_ptr<Pending> observed(std::unique_ptr<Pending> pending, const CollectiveSpan& start);
 
-/// A tensor on its way from one layout to another.
+/// A tensor on its way from one layout to another; or several that share a collective, of which this is the first.
 class RedistributionSpan : public Span {
  public:
-  RedistributionSpan(const char* label, const TensorType& from, const LayoutData* to)
-      : Span(SpanKind::redistribution, label), from(from), to(to) {
+  RedistributionSpan(const char* label, const TensorType& from, const LayoutData* to, const void* subject,
+                     int64_t count = 1)
+      : Span(SpanKind::redistribution, label), from(from), to(to), subject(subject), count(count) {
     open();
   }
   ~RedistributionSpan() { close(); }
   const TensorType& from;
   const LayoutData* const to;
+  const void* const subject;  ///< the storage of the tensor, or of the leaf whose gradient this is: names it
+  const int64_t count;
 };
 
 }  // namespace cleave::dist

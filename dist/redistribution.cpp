@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include <cleave/core/error.h>
+#include <cleave/core/text.h>
 #include <cleave/dist/launch.h>
 #include <cleave/dist/mesh_state.h>
 #include <cleave/dist/observer.h>
@@ -18,15 +19,6 @@ namespace cleave::dist {
 namespace {
 
 std::string mesh_text(const LayoutData& layout) { return to_string(DeviceMesh(layout.mesh)); }
-
-std::string bytes_text(int64_t bytes) {
-  if (bytes < 1024) return fmt::format("{} B", bytes);
-  const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
-  double n = static_cast<double>(bytes) / 1024;
-  int unit = 0;
-  for (; n >= 1024 && unit < 3; ++unit) n /= 1024;
-  return fmt::format("{:.1f} {}", n, units[unit]);
-}
 
 void check_ends(const TensorType& type, const LayoutData& to) {
   if (!type.layout)
@@ -194,7 +186,7 @@ Tensor run_step(const Tensor& x, const Step& step, const char* label) {
 Tensor redistribute_data(const Tensor& x, const LayoutData* to, const char* label) {
   TensorType type = x.type();
   if (type.layout == to) return x.detach();
-  RedistributionSpan span(label, type, to);
+  RedistributionSpan span(label, type, to, x.storage());
   const RedistributionPlan& plan = plan_redistribution(type, to);
   if (type.layout->mesh != to->mesh) return steps::mesh_exchange(x, to, label);
   if (!to->mesh->member()) return steps::make_block(x, to);
@@ -206,13 +198,12 @@ Tensor redistribute_data(const Tensor& x, const LayoutData* to, const char* labe
 Tensor start_redistribution(const Tensor& x, const LayoutData* to, const char* label) {
   TensorType type = x.type();
   const MeshState& mesh = *to->mesh;
-  if (mesh.world().overlaps() && type.layout != to && type.layout->mesh == &mesh && mesh.member() &&
-      x.device() != Device::Meta) {
+  if (mesh.world().overlaps() && type.layout != to && type.layout->mesh == &mesh && mesh.member()) {
     const RedistributionPlan& plan = plan_redistribution(type, to);
     const Step& step = plan.steps.front();
     bool gathers = step.kind == StepKind::all_gather, scatters = step.kind == StepKind::reduce_scatter;
     if (plan.steps.size() == 1 && (gathers || scatters)) {
-      RedistributionSpan span(label, type, to);
+      RedistributionSpan span(label, type, to, x.storage());
       return gathers ? steps::all_gather(x, step, label, true) : steps::reduce_scatter(x, step, label, true);
     }
   }

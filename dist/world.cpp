@@ -25,7 +25,8 @@ bool same_axes(const std::vector<MeshAxis>& a, const std::vector<MeshAxis>& b) {
 
 World::World(std::unique_ptr<WorldBackend> backend, std::unique_ptr<WorldBackend> background)
     : backend_(std::move(backend)),
-      progress_(background ? std::make_unique<Progress>(std::move(background)) : nullptr) {
+      progress_(background ? std::make_unique<Progress>(std::move(background)) : nullptr),
+      overlaps_(progress_ || backend_->overlaps) {
   std::vector<int> all(static_cast<size_t>(size()));
   std::iota(all.begin(), all.end(), 0);
   communicator_ = make_communicator(all, "world");

@@ -1,9 +1,11 @@
 #include <cleave/autograd/memo.h>
 #include <cleave/autograd/redistribute.h>
 #include <cleave/autograd/sync.h>
+#include <cleave/core/observer.h>
 #include <cleave/core/tensor_impl.h>
 #include <cleave/dist/redistribution.h>
 #include <cleave/nn/gather.h>
+#include <cleave/nn/internal/parameter_names.h>
 #include <cleave/nn/parameter.h>
 
 #include <algorithm>
@@ -41,6 +43,7 @@ void start_group(const GatherOrder::Group& group) {
   for (const auto& weak : group) {
     auto state = weak.lock();
     if (!state || !is_gathered(*state) || autograd::recall(state->tensor, state->use).defined()) continue;
+    if (Observer::current()) name_storage(state->tensor.storage(), state->path);
     pass.started.push_back({state.get(), state->tensor,
                             dist::start_redistribution(state->tensor, state->use, "parameter"),
                             state->tensor.version()});

@@ -1,6 +1,7 @@
 #include <cleave/nn/memory_plan.h>
 
 #include <cleave/core/error.h>
+#include <cleave/core/text.h>
 #include <cleave/nn/internal/memory_log.h>
 
 #include <algorithm>
@@ -12,16 +13,9 @@
 namespace cleave::nn {
 namespace {
 
-std::string mebibytes(int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20)); }
+constexpr int64_t kLeastShown = (1 << 20) / 200;  // less would be written as 0.00
 
-// Sizes for people, in one unit each.
-std::string short_bytes(int64_t bytes) {
-  double n = static_cast<double>(bytes);
-  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  int unit = 0;
-  for (; n >= 1024 && unit < 4; ++unit) n /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.{}f} {}", n, n < 100 ? 1 : 0, units[unit]);
-}
+std::string mebibytes(int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20)); }
 
 // "blocks.12.mlp" -> "blocks.*.mlp".
 std::string pattern_of(const std::string& path) {
@@ -60,8 +54,8 @@ std::vector<Line> merged(const std::vector<MemoryRow>& rows, MemoryKind kind) {
 }  // namespace
 
 std::string_view to_string(MemoryKind kind) {
-  constexpr std::string_view names[] = {"parameters",    "gradients",     "optimizer state",
-                                        "saved tensors", "communication", "working memory"};
+  constexpr std::string_view names[] = {"parameters",    "gradients",         "optimizer state", "saved tensors",
+                                        "communication", "checkpoint copies", "working memory"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -71,17 +65,20 @@ std::string MemoryPlan::table() const {
     out += fmt::format("{:<44}{:>16}{:>16}\n", name, mebibytes(row.at_peak), mebibytes(row.largest));
   };
   for (const MemoryRow& k : kinds) {
+    if (k.kind == MemoryKind::checkpoint && k.largest == 0) continue;
     line(std::string(to_string(k.kind)), k);
     for (const Line& l : merged(rows, k.kind))
-      line(fmt::format("  {}{}", l.row.name, l.count > 1 ? fmt::format("  ({} of them)", l.count) : ""), l.row);
+      if (l.row.largest >= kLeastShown)
+        line(fmt::format("  {}{}", l.row.name, l.count > 1 ? fmt::format("  ({} of them)", l.count) : ""), l.row);
   }
   return out + fmt::format("{:<44}{:>16}\nreached in {}\n", "peak", mebibytes(peak), where);
 }
 
 std::string MemoryPlan::summary() const {
-  std::string out = fmt::format("peak {} (in {}):", short_bytes(peak), where);
+  std::string out = fmt::format("peak {} (in {}):", bytes_text(peak), where);
   for (const MemoryRow& k : kinds)
-    out += fmt::format("{} {} {}", &k == kinds.data() ? "" : ",", to_string(k.kind), short_bytes(k.at_peak));
+    if (k.kind != MemoryKind::checkpoint || k.largest > 0)
+      out += fmt::format("{} {} {}", &k == kinds.data() ? "" : ",", to_string(k.kind), bytes_text(k.at_peak));
   return out;
 }
 

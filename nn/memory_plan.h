@@ -28,9 +28,10 @@ enum class MemoryKind : uint8_t {
   optimizer,      ///< what the optimizer keeps: moments, f32 copies of 16-bit parameters
   saved,          ///< made in forward and still there when backward begins; also in a recomputation within backward
   communication,  ///< packed blocks, gradient buckets, parameters gathered for use
+  checkpoint,     ///< copies that a checkpoint is written from behind the program's back; what is read from one
   working         ///< all else: values on their way, scratch memory of kernels
 };
-inline constexpr int kMemoryKinds = 6;
+inline constexpr int kMemoryKinds = 7;
 std::string_view to_string(MemoryKind kind);
 
 /// Bytes of one rank.
@@ -49,7 +50,8 @@ struct MemoryPlan {
   std::vector<MemoryRow> rows;  ///< parts of the kinds, the largest first
 
   const MemoryRow& of(MemoryKind kind) const { return kinds[static_cast<size_t>(kind)]; }
-  /// A line for each kind and for each row (those of modules that differ in a number alone in one), in MiB.
+  /// A line for each kind and for each row (those of modules that differ in a number alone in one) that is not 0.00, in
+  /// MiB.
   std::string table() const;
   /// One line.
   std::string summary() const;

@@ -4,10 +4,12 @@
 #include <cleave/autograd/redistribute.h>
 #include <cleave/autograd/sync.h>
 #include <cleave/core/error.h>
+#include <cleave/core/observer.h>
 #include <cleave/dist/ambient.h>
 #include <cleave/nn/buffer.h>
 #include <cleave/nn/build.h>
 #include <cleave/nn/gather.h>
+#include <cleave/nn/internal/parameter_names.h>
 #include <cleave/ops/creation.h>
 #include <cleave/ops/inplace.h>
 
@@ -50,6 +52,8 @@ Tensor read(const ParameterState& state) {
     throw ValueError((state.trained ? "parameter " : "buffer ") + state.path +
                      " is deferred and has no elements yet; call shard(model, mesh, plan) or materialize(model) first");
   const Tensor& x = state.tensor;
+  if (cleave::detail::observer) [[unlikely]]
+    name_storage(x.storage(), state.path);
   return state.use && state.use != x.impl()->layout ? gather(state) : x;
 }
 

@@ -30,9 +30,9 @@ std::vector<ProfileRow> Profiler::rows() const {
   return out;
 }
 
-void Profiler::write_chrome_trace(const std::string& path) const {
+void Profiler::write_chrome_trace(const std::string& path, bool alone) const {
   if (recorder_->running()) throw ValueError("[profiler] it is running; stop() before the trace is written");
-  detail::write_chrome_trace(*recorder_, dist::World::current(), path);
+  detail::write_chrome_trace(*recorder_, alone ? nullptr : dist::World::current(), path);
 }
 
 namespace {

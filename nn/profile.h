@@ -76,7 +76,8 @@ class Profiler {
   /// One file with a process per rank: spans, with types and bytes, collectives in flight, and the allocator's level.
   /// Every rank of the world calls it after `stop`; rank 0 writes, and the ranks' clocks are brought to its own.
   /// Communicates. Throws ValueError while it runs, FileError on rank 0 if the file cannot be written.
-  void write_chrome_trace(const std::string& path) const;
+  /// `alone`: this rank's events only, without communication, as after a failure.
+  void write_chrome_trace(const std::string& path, bool alone = false) const;
 
  private:
   std::unique_ptr<detail::ProfileRecorder> recorder_;

@@ -109,6 +109,7 @@ void masked_fill_kernel(const KernelCall& c) {
   const View* in[] = {c.in[1], &scalar, c.in[0]};
   cpu::pointwise(Pointwise::where, in, *c.out[0]);
 }
+int64_t masked_fill_scratch(const KernelCall& c) { return cpu::pointwise_scratch(c.in, *c.out[0]); }
 void masked_fill_backward(const BackwardCall& c, std::span<Tensor> out) {
   const Tensor& g = c.grads[0];
   Tensor zero = detail::make_tensor({}, g.dtype(), g.device());
@@ -385,7 +386,7 @@ extern const OpDef where{.name = "where",
 extern const OpDef masked_fill{.name = "masked_fill",
                                .infer = infer_masked_fill,
                                .layout = not_linear,
-                               .kernel = {.cpu = masked_fill_kernel},
+                               .kernel = {.cpu = masked_fill_kernel, .cpu_scratch = masked_fill_scratch},
                                .backward = masked_fill_backward,
                                .saves = {.inputs = 0b10},
                                .cost = cost,

@@ -44,14 +44,16 @@ std::vector<Sample> cast_samples() {
 
 }  // namespace
 
-extern const OpDef cast{.name = "cast",
-                        .infer = infer_cast,
-                        .layout = cast_rule,
-                        .key_bytes = sizeof(CastAttributes),
-                        .kernel = {.cpu = [](const KernelCall& c) { cpu::copy(*c.in[0], *c.out[0]); }},
-                        .backward = cast_backward,
-                        .cost = pointwise_op::cost,
-                        .samples = cast_samples};
+extern const OpDef cast{
+    .name = "cast",
+    .infer = infer_cast,
+    .layout = cast_rule,
+    .key_bytes = sizeof(CastAttributes),
+    .kernel = {.cpu = [](const KernelCall& c) { cpu::copy(*c.in[0], *c.out[0]); },
+               .cpu_scratch = [](const KernelCall& c) { return cpu::copy_scratch(*c.in[0], *c.out[0]); }},
+    .backward = cast_backward,
+    .cost = pointwise_op::cost,
+    .samples = cast_samples};
 
 }  // namespace ops
 

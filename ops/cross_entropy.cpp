@@ -57,6 +57,7 @@ void terms_kernel(const KernelCall& c) {
   cpu::check_indices("cross_entropy", *c.in[2], a.classes, a.ignore_index);
   cpu::cross_entropy_terms(*c.in[0], *c.in[1], *c.in[2], static_cast<int>(a.dim), a.first, *c.out[0]);
 }
+int64_t terms_scratch(const KernelCall& c) { return cpu::index_scratch(*c.in[2]); }
 void terms_backward(const BackwardCall& c, std::span<Tensor> out) {
   static constexpr Kernel kernel{.cpu = [](const KernelCall& k) {
     const auto& a = k.attributes.as<TermAttributes>();
@@ -98,7 +99,7 @@ extern const OpDef cross_entropy_terms{.name = "cross_entropy",
                                        .layout = terms_rule,
                                        .key_bytes = kKey,
                                        .localize = locate,
-                                       .kernel = {.cpu = terms_kernel},
+                                       .kernel = {.cpu = terms_kernel, .cpu_scratch = terms_scratch},
                                        .backward = terms_backward,
                                        .saves = {.inputs = 0b111},
                                        .cost = terms_cost,

@@ -69,8 +69,14 @@ void extremum_kernel(const KernelCall& c) {
   cpu::reduce(Max ? cpu::Reduce::max : cpu::Reduce::min, *c.in[0],
               with_kept_dims(*c.out[0], c.in[0]->shape, c.attributes.as<ReduceAttributes>()));
 }
+template <cpu::Reduce K>
+int64_t scratch(const KernelCall& c) {
+  return cpu::reduce_scratch(K, *c.in[0],
+                             with_kept_dims(*c.out[0], c.in[0]->shape, c.attributes.as<ReduceAttributes>()));
+}
 template <bool Max>
-inline constexpr Kernel extremum{.cpu = extremum_kernel<Max>};
+inline constexpr Kernel extremum{.cpu = extremum_kernel<Max>,
+                                 .cpu_scratch = scratch<Max ? cpu::Reduce::max : cpu::Reduce::min>};
 
 int only_dim(const ReduceAttributes& a) { return std::countr_zero(static_cast<unsigned>(a.mask)); }
 
@@ -89,10 +95,13 @@ Tensor is_extremum(const Tensor& x, const Tensor& y, const ReduceAttributes& a) 
 }
 
 Tensor count_ties(const Tensor& mask, const ReduceAttributes& a, DType dtype) {
-  static constexpr Kernel kernel{.cpu = [](const KernelCall& c) {
-    cpu::reduce(cpu::Reduce::sum, *c.in[0],
-                with_kept_dims(*c.out[0], c.in[0]->shape, c.attributes.as<ReduceAttributes>()));
-  }};
+  static constexpr Kernel kernel{
+      .cpu =
+          [](const KernelCall& c) {
+            cpu::reduce(cpu::Reduce::sum, *c.in[0],
+                        with_kept_dims(*c.out[0], c.in[0]->shape, c.attributes.as<ReduceAttributes>()));
+          },
+      .cpu_scratch = scratch<cpu::Reduce::sum>};
   return run_kernel(kernel, "count", {&mask}, reduced_shape(mask.shape(), a), dtype, a);
 }
 

@@ -26,6 +26,8 @@ void locate(const LocalizeCall& call, void* attributes) {
   a.first = call.in_offset(0)[a.dim];
 }
 
+int64_t scratch(const KernelCall& c) { return cpu::index_scratch(*c.in[1]); }
+
 // The indexed dim of x is a reduced letter: a rank adds the rows it holds, and zeros for others.
 
 void infer_embedding(const InferCall& call, std::span<OutputType> out) {
@@ -56,9 +58,12 @@ void embedding_kernel(const KernelCall& c) {
   cpu::take_rows(*c.in[0], *c.in[1], a.first, *c.out[0]);
 }
 void embedding_backward(const BackwardCall& c, std::span<Tensor> out) {
-  static constexpr Kernel kernel{.cpu = [](const KernelCall& k) {
-    cpu::add_rows(*k.in[0], *k.in[1], k.attributes.as<IndexAttributes>().first, *k.out[0]);
-  }};
+  static constexpr Kernel kernel{.cpu =
+                                     [](const KernelCall& k) {
+                                       cpu::add_rows(*k.in[0], *k.in[1], k.attributes.as<IndexAttributes>().first,
+                                                     *k.out[0]);
+                                     },
+                                 .cpu_scratch = scratch};
   if (c.needs[0])
     out[0] = run_kernel(kernel, "embedding", {&c.grads[0], &c.inputs[1]}, c.input_shape(0), c.gradient_dtype(0),
                         c.attributes);
@@ -90,10 +95,12 @@ void index_select_kernel(const KernelCall& c) {
   cpu::index_select(*c.in[0], static_cast<int>(a.dim), *c.in[1], a.first, *c.out[0]);
 }
 void index_select_backward(const BackwardCall& c, std::span<Tensor> out) {
-  static constexpr Kernel kernel{.cpu = [](const KernelCall& k) {
-    const auto& a = k.attributes.as<IndexAttributes>();
-    cpu::index_add(*k.in[0], static_cast<int>(a.dim), *k.in[1], a.first, *k.out[0]);
-  }};
+  static constexpr Kernel kernel{.cpu =
+                                     [](const KernelCall& k) {
+                                       const auto& a = k.attributes.as<IndexAttributes>();
+                                       cpu::index_add(*k.in[0], static_cast<int>(a.dim), *k.in[1], a.first, *k.out[0]);
+                                     },
+                                 .cpu_scratch = scratch};
   if (c.needs[0])
     out[0] = run_kernel(kernel, "index_select", {&c.grads[0], &c.inputs[1]}, c.input_shape(0), c.input_dtype(0),
                         c.attributes);
@@ -133,10 +140,13 @@ void gather_kernel(const KernelCall& c) {
   cpu::gather(*c.in[0], static_cast<int>(a.dim), *c.in[1], a.first, *c.out[0]);
 }
 void gather_backward(const BackwardCall& c, std::span<Tensor> out) {
-  static constexpr Kernel kernel{.cpu = [](const KernelCall& k) {
-    const auto& a = k.attributes.as<IndexAttributes>();
-    cpu::scatter_add(*k.in[0], static_cast<int>(a.dim), *k.in[1], a.first, *k.out[0]);
-  }};
+  static constexpr Kernel kernel{.cpu =
+                                     [](const KernelCall& k) {
+                                       const auto& a = k.attributes.as<IndexAttributes>();
+                                       cpu::scatter_add(*k.in[0], static_cast<int>(a.dim), *k.in[1], a.first,
+                                                        *k.out[0]);
+                                     },
+                                 .cpu_scratch = scratch};
   if (c.needs[0])
     out[0] =
         run_kernel(kernel, "gather", {&c.grads[0], &c.inputs[1]}, c.input_shape(0), c.input_dtype(0), c.attributes);
@@ -159,7 +169,7 @@ extern const OpDef embedding{.name = "embedding",
                              .layout = embedding_rule,
                              .key_bytes = kKey,
                              .localize = locate,
-                             .kernel = {.cpu = embedding_kernel},
+                             .kernel = {.cpu = embedding_kernel, .cpu_scratch = scratch},
                              .backward = embedding_backward,
                              .saves = {.inputs = 0b10},
                              .cost = copy_cost,
@@ -173,7 +183,7 @@ extern const OpDef index_select{.name = "index_select",
                                 .layout = index_select_rule,
                                 .key_bytes = kKey,
                                 .localize = locate,
-                                .kernel = {.cpu = index_select_kernel},
+                                .kernel = {.cpu = index_select_kernel, .cpu_scratch = scratch},
                                 .backward = index_select_backward,
                                 .saves = {.inputs = 0b10},
                                 .cost = copy_cost,
@@ -186,7 +196,7 @@ extern const OpDef gather{.name = "gather",
                           .layout = gather_rule,
                           .key_bytes = kKey,
                           .localize = locate,
-                          .kernel = {.cpu = gather_kernel},
+                          .kernel = {.cpu = gather_kernel, .cpu_scratch = scratch},
                           .backward = gather_backward,
                           .saves = {.inputs = 0b10},
                           .cost = copy_cost,

@@ -69,9 +69,12 @@ void add_(const Tensor& x, const Tensor& y, double alpha) {
 
 void mul_(const Tensor& x, double factor) {
   require_writable("mul_", x);
-  static constexpr Kernel kernel{.cpu = [](const KernelCall& c) {
-    cpu::pointwise(Pointwise::mul_scalar, c.in, *c.out[0], c.attributes.as<PointwiseParams>());
-  }};
+  static constexpr Kernel kernel{
+      .cpu =
+          [](const KernelCall& c) {
+            cpu::pointwise(Pointwise::mul_scalar, c.in, *c.out[0], c.attributes.as<PointwiseParams>());
+          },
+      .cpu_scratch = [](const KernelCall& c) { return cpu::pointwise_scratch(c.in, *c.out[0]); }};
   const View* v[] = {&detail::elements(x)};
   PointwiseParams params{factor, 0};
   launch(kernel, x.impl()->device, "mul_", {v, v, params});

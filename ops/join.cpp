@@ -49,12 +49,22 @@ View piece(const View& whole, int64_t dim, int64_t at, const Shape& shape) {
   return detail::sub_view(whole, offset, shape);
 }
 
-void cat_kernel(const KernelCall& c) {
+// Calls f(x, its piece of the output) for every input.
+template <class F>
+void for_pieces(const KernelCall& c, F&& f) {
   int64_t dim = c.attributes.as<CatAttributes>().dim, at = 0;
   for (const View* x : c.in) {
-    cpu::copy(*x, piece(*c.out[0], dim, at, x->shape));
+    f(*x, piece(*c.out[0], dim, at, x->shape));
     at += x->shape[dim];
   }
+}
+void cat_kernel(const KernelCall& c) {
+  for_pieces(c, [](const View& x, const View& to) { cpu::copy(x, to); });
+}
+int64_t cat_scratch(const KernelCall& c) {
+  int64_t most = 0;
+  for_pieces(c, [&](const View& x, const View& to) { most = std::max(most, cpu::copy_scratch(x, to)); });
+  return most;
 }
 
 void cat_backward(const BackwardCall& c, std::span<Tensor> out) {
@@ -134,7 +144,7 @@ extern const OpDef cat{.name = "cat",
                        .infer = infer_cat,
                        .layout = cat_rule,
                        .key_bytes = sizeof(CatAttributes),
-                       .kernel = {.cpu = cat_kernel},
+                       .kernel = {.cpu = cat_kernel, .cpu_scratch = cat_scratch},
                        .backward = cat_backward,
                        .cost = pointwise_op::cost,
                        .samples = cat_samples,

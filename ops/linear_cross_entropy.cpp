@@ -122,6 +122,17 @@ void forward_kernel(const KernelCall& c) {
                             matrix(Device::Cpu, *c.out[0], a.terms, b.rows, c.out[0]->dtype, none));
 }
 
+// The blocks, made without data.
+int64_t forward_scratch(const KernelCall& c) {
+  int64_t check = cpu::index_scratch(*c.in[2]);
+  if (c.out[0]->numel() == 0) return check;
+  Blocks b(Device::Meta, *c.in[0], *c.in[1], *c.in[2], c.attributes.as<LinearTermAttributes>());
+  int64_t bytes = cpu::linear_cross_entropy_scratch(b.x, b.w, b.logits.impl()->view);
+  for (const Tensor& held : {b.kept[0], b.kept[1], b.kept[2], b.logits})
+    if (held.defined()) bytes += numel(held) * size_of(held.dtype());
+  return std::max(check, bytes);
+}
+
 // in: x, w, target, terms, dterms as dense matrices; out: dx and dw (empty where not wanted), then room.
 void backward_kernel(const KernelCall& c) {
   const auto& a = c.attributes.as<LinearTermAttributes>();
@@ -129,6 +140,12 @@ void backward_kernel(const KernelCall& c) {
   if (c.in[0]->shape[0] == 0) return;
   cpu::linear_cross_entropy_backward(*c.in[0], *c.in[1], *c.in[2], *c.in[3], *c.in[4], a.first, *c.out[2], *c.out[3],
                                      *c.out[4], dx, dw);
+}
+
+int64_t backward_scratch(const KernelCall& c) {
+  if (c.in[0]->shape[0] == 0) return 0;
+  return cpu::linear_cross_entropy_backward_scratch(*c.in[0], *c.in[1], *c.out[2], *c.out[3],
+                                                    c.out[0]->numel() ? c.out[0] : nullptr);
 }
 
 Tensor flat_room(bool wanted, int64_t rows, int64_t columns, DType dtype, Device device) {
@@ -142,7 +159,7 @@ Tensor shaped(const Tensor& x, const Shape& shape) {
 }
 
 void backward(const BackwardCall& c, std::span<Tensor> out) {
-  static constexpr Kernel kernel{.cpu = backward_kernel};
+  static constexpr Kernel kernel{.cpu = backward_kernel, .cpu_scratch = backward_scratch};
   const auto& a = c.attributes.as<LinearTermAttributes>();
   Device device = c.inputs[0].device();
   Blocks b(device, detail::elements(c.inputs[0]), detail::elements(c.inputs[1]), detail::elements(c.inputs[2]), a);
@@ -218,7 +235,7 @@ extern const OpDef linear_cross_entropy_terms{.name = "linear_cross_entropy",
                                               .layout = rule_of,
                                               .key_bytes = kKey,
                                               .localize = locate,
-                                              .kernel = {.cpu = forward_kernel},
+                                              .kernel = {.cpu = forward_kernel, .cpu_scratch = forward_scratch},
                                               .backward = backward,
                                               .saves = {.inputs = 0b111, .outputs = 0b1},
                                               .decompose = decompose,

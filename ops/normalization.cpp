@@ -62,6 +62,14 @@ void rms_norm_kernel(const KernelCall& c) {
   cpu::rms_norm(*c.in[0], c.in[1], static_cast<int>(a.dims), a.eps, *c.out[0], *c.out[1]);
 }
 
+// Of x and y; in backward of x and dy.
+int64_t copies(const KernelCall& c, const View& a, const View& b) {
+  int dims = static_cast<int>(c.attributes.as<NormAttributes>().dims);
+  return cpu::norm_scratch(a, dims) + cpu::norm_scratch(b, dims);
+}
+int64_t forward_copies(const KernelCall& c) { return copies(c, *c.in[0], *c.out[0]); }
+int64_t backward_copies(const KernelCall& c) { return copies(c, *c.in[0], *c.in.back()); }
+
 const View* view_of(const Tensor& t) { return t.defined() ? &detail::elements(t) : nullptr; }
 
 // One kernel with up to three results; views of those not needed are null.
@@ -69,14 +77,21 @@ void norm_backward(const BackwardCall& c, std::span<Tensor> out, bool layer) {
   const Tensor& g = c.grads[0];
   for (size_t i = 0; i < out.size(); ++i)
     if (c.needs[i]) out[i] = detail::make_tensor(c.input_shape(i), c.gradient_dtype(i), g.device());
-  static constexpr Kernel layer_kernel{.cpu = [](const KernelCall& k) {
-    cpu::layer_norm_backward(*k.in[0], k.in[1], *k.in[2], *k.in[3], *k.in[4],
-                             static_cast<int>(k.attributes.as<NormAttributes>().dims), k.out[0], k.out[1], k.out[2]);
-  }};
-  static constexpr Kernel rms_kernel{.cpu = [](const KernelCall& k) {
-    cpu::rms_norm_backward(*k.in[0], k.in[1], *k.in[2], *k.in[3],
-                           static_cast<int>(k.attributes.as<NormAttributes>().dims), k.out[0], k.out[1]);
-  }};
+  static constexpr Kernel layer_kernel{.cpu =
+                                           [](const KernelCall& k) {
+                                             cpu::layer_norm_backward(
+                                                 *k.in[0], k.in[1], *k.in[2], *k.in[3], *k.in[4],
+                                                 static_cast<int>(k.attributes.as<NormAttributes>().dims), k.out[0],
+                                                 k.out[1], k.out[2]);
+                                           },
+                                       .cpu_scratch = backward_copies};
+  static constexpr Kernel rms_kernel{
+      .cpu =
+          [](const KernelCall& k) {
+            cpu::rms_norm_backward(*k.in[0], k.in[1], *k.in[2], *k.in[3],
+                                   static_cast<int>(k.attributes.as<NormAttributes>().dims), k.out[0], k.out[1]);
+          },
+      .cpu_scratch = backward_copies};
   if (layer) {
     const View* in[] = {view_of(c.inputs[0]), view_of(c.inputs[1]), view_of(c.outputs[1]), view_of(c.outputs[2]),
                         view_of(g)};
@@ -148,7 +163,7 @@ extern const OpDef layer_norm{.name = "layer_norm",
                               .infer = infer_norm,
                               .layout = norm_rule,
                               .key_bytes = kKey,
-                              .kernel = {.cpu = layer_norm_kernel},
+                              .kernel = {.cpu = layer_norm_kernel, .cpu_scratch = forward_copies},
                               .backward = layer_norm_backward,
                               .saves = {.inputs = 0b011, .outputs = 0b110},
                               .decompose = layer_norm_decompose,
@@ -161,7 +176,7 @@ extern const OpDef rms_norm{.name = "rms_norm",
                             .infer = infer_norm,
                             .layout = norm_rule,
                             .key_bytes = kKey,
-                            .kernel = {.cpu = rms_norm_kernel},
+                            .kernel = {.cpu = rms_norm_kernel, .cpu_scratch = forward_copies},
                             .backward = rms_norm_backward,
                             .saves = {.inputs = 0b011, .outputs = 0b010},
                             .decompose = rms_norm_decompose,

@@ -138,6 +138,12 @@ void mean_kernel(const KernelCall& c) {
   cpu::pointwise(Pointwise::mul_scalar, in, out, {a.scale, 0});
 }
 
+int64_t mean_scratch(const KernelCall& c) {
+  View out = with_kept_dims(*c.out[0], c.in[0]->shape, c.attributes.as<ReduceAttributes>());
+  View total{nullptr, accumulation(out.dtype), out.shape, contiguous_strides(out.shape)};
+  return out.numel() * size_of(total.dtype) + cpu::reduce_scratch(cpu::Reduce::sum, *c.in[0], total);
+}
+
 void sum_backward(const BackwardCall& c, std::span<Tensor> out) {
   Tensor g = expand_to(c.grads[0], c.input_shape(0), c.attributes.as<ReduceAttributes>());
   out[0] = g.dtype() == c.input_dtype(0) ? g : detail::dense_copy(g, c.input_dtype(0));
@@ -189,7 +195,7 @@ extern const OpDef mean{.name = "mean",
                         .infer = infer_mean,
                         .layout = sum_rule,
                         .key_bytes = ReduceAttributes::kKey,
-                        .kernel = {.cpu = mean_kernel},
+                        .kernel = {.cpu = mean_kernel, .cpu_scratch = mean_scratch},
                         .backward = mean_backward,
                         .cost = reduce_cost,
                         .samples = mean_samples,

@@ -10,8 +10,9 @@ namespace gpt {
 
 namespace {
 
-constexpr double kWidth = 640, kHeight = 300, kLeft = 64, kRight = 14, kTop = 12, kBottom = 44;
+constexpr double kWidth = 640, kHeight = 300, kLeft = 54, kRight = 14, kTop = 12, kBottom = 44;
 constexpr size_t kSpans = 400;
+constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 
 struct Range {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
@@ -62,23 +63,38 @@ std::vector<double> ticks_of(const Axis& axis, int count, bool whole) {
 Range widened(Range r, bool from_zero, bool logarithmic) {
   if (logarithmic) return {.low = r.low / 1.1, .high = r.high * 1.1};
   if (from_zero) r.low = std::min(r.low, 0.0);
-  double room = r.high > r.low ? 0.04 * (r.high - r.low) : std::max(std::abs(r.high) * 0.5, 1e-12);
+  double room = r.high > r.low ? 0.04 * (r.high - r.low) : r.high == 0 ? 1 : std::abs(r.high) * 0.5;
   bool grounded = from_zero && r.low == 0.0;
   return {.low = grounded ? 0.0 : r.low - room, .high = r.high + room};
 }
 
-std::vector<std::pair<double, double>> thinned(const std::vector<std::pair<double, double>>& points) {
-  if (points.size() <= 3 * kSpans) return points;
-  std::vector<std::pair<double, double>> out;
+// What is drawn of some points of a line: one, or a span of them.
+struct Drawn {
+  double x, y, low, high;  // y: the mean
+};
+
+// Points, or spans of them; not finite where nothing is.
+std::vector<Drawn> drawn(const std::vector<std::pair<double, double>>& points) {
+  std::vector<Drawn> out;
+  if (points.size() <= 3 * kSpans) {
+    for (auto [x, y] : points) out.push_back({x, y, y, y});
+    return out;
+  }
   for (size_t s = 0; s < kSpans; ++s) {
-    size_t begin = points.size() * s / kSpans, end = points.size() * (s + 1) / kSpans, low = begin, high = begin;
+    size_t begin = points.size() * s / kSpans, end = points.size() * (s + 1) / kSpans, n = 0;
+    Range range;
+    double sum = 0;
     for (size_t i = begin; i < end; ++i) {
       if (!std::isfinite(points[i].second)) continue;
-      if (!(points[low].second <= points[i].second)) low = i;
-      if (!(points[high].second >= points[i].second)) high = i;
+      range.add(points[i].second);
+      sum += points[i].second;
+      ++n;
     }
-    out.push_back(points[std::min(low, high)]);
-    if (low != high) out.push_back(points[std::max(low, high)]);
+    double x = points[(begin + end - 1) / 2].first;
+    if (n == 0)
+      out.push_back({x, kNothing, kNothing, kNothing});
+    else
+      out.push_back({x, sum / static_cast<double>(n), range.low, range.high});
   }
   return out;
 }
@@ -106,9 +122,13 @@ class Drawing {
     y_ = {widened(ys, chart.from_zero, logarithmic), logarithmic, kHeight - kBottom, kTop};
   }
 
+  bool logarithmic() const { return !empty_ && y_.logarithmic; }
+
   std::string svg() {
-    std::string out = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth, kHeight,
+    std::string out = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\"", kWidth, kHeight,
                                   escaped(chart_.title));
+    if (!empty_) out += fmt::format(" data-x=\"{:.10g} {:.10g} {} {}\"", x_.range.low, x_.range.high, x_.from, x_.to);
+    out += ">\n";
     if (empty_) {
       out += fmt::format("<text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">no numbers</text>\n",
                          kWidth / 2, kHeight / 2);
@@ -117,7 +137,7 @@ class Drawing {
     out += axes();
     for (const auto& s : chart_.series) out += line(s);
     for (const auto& s : chart_.series) out += marks(s);
-    return out + "</svg>\n";
+    return out + fmt::format("<path class=\"cursor\" d=\"M0 {}V{}\"/></svg>\n", kTop, kHeight - kBottom);
   }
 
  private:
@@ -137,33 +157,46 @@ class Drawing {
                        kHeight - kBottom, kHeight - kBottom);
     out += fmt::format("<text class=\"label\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
                        (kLeft + kWidth - kRight) / 2, kHeight - 6, escaped(chart_.x_label));
-    double middle = (kTop + kHeight - kBottom) / 2;
-    return out + fmt::format(
-                     "<text class=\"label\" transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">"
-                     "{}{}</text>\n",
-                     middle, escaped(chart_.y_label), y_.logarithmic ? ", logarithmic" : "");
+    return out;
   }
 
   std::string line(const ChartSeries& s) const {
-    std::string path;
-    bool down = false;
-    size_t drawn = 0;
-    for (auto [x, y] : thinned(s.points)) {
-      if (!std::isfinite(y)) {
-        down = false;
-        continue;
-      }
-      path += fmt::format("{}{:.1f} {:.1f}", down ? "L" : "M", x_.at(x), y_.at(y));
-      down = true;
-      ++drawn;
+    std::vector<Drawn> points = drawn(s.points);
+    std::string path, numbers, bands;
+    size_t finite = 0;
+    bool spans = points.size() < s.points.size();
+    for (size_t i = 0; i < points.size(); ++i) {
+      const Drawn& p = points[i];
+      if (!std::isfinite(p.y)) continue;
+      bool down = i > 0 && std::isfinite(points[i - 1].y);
+      path += fmt::format("{}{:.1f} {:.1f}", down ? "L" : "M", x_.at(p.x), y_.at(p.y));
+      numbers += fmt::format("{}{:.10g} {:.6g}", numbers.empty() ? "" : ",", p.x, p.y);
+      if (spans) numbers += fmt::format(" {:.6g} {:.6g}", p.low, p.high);
+      if (spans && !down) bands += band(points, i);
+      ++finite;
     }
-    if (drawn == 0) return {};
-    if (drawn == 1)
-      for (auto [x, y] : s.points)
-        if (std::isfinite(y))
-          return fmt::format("<circle class=\"c{} dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>\n", s.color, x_.at(x),
-                             y_.at(y));
-    return fmt::format("<path class=\"c{} d{}\" d=\"{}\"/>\n", s.color, s.dash, path);
+    if (finite == 0) return {};
+    std::string data = fmt::format("data-name=\"{}\" data-v=\"{}\"", escaped(s.name), numbers);
+    if (finite == 1)
+      for (const Drawn& p : points)
+        if (std::isfinite(p.y))
+          return fmt::format("<circle class=\"c{} dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" {}/>\n", s.color,
+                             x_.at(p.x), y_.at(p.y), data);
+    if (spans) bands = fmt::format("<path class=\"b{} band\" d=\"{}\"/>\n", s.color, bands);
+    return bands + fmt::format("<path class=\"c{} d{}\" d=\"{}\" {}/>\n", s.color, s.dash, path, data);
+  }
+
+  // From the spans' least numbers to their greatest, up to the next gap.
+  std::string band(const std::vector<Drawn>& points, size_t begin) const {
+    size_t end = begin;
+    while (end < points.size() && std::isfinite(points[end].y)) ++end;
+    std::string out = "M";
+    for (size_t i = begin; i < end; ++i)
+      out += fmt::format("{:.1f} {:.1f}L", x_.at(points[i].x), y_.at(points[i].high));
+    for (size_t i = end; i > begin; --i)
+      out +=
+          fmt::format("{:.1f} {:.1f}{}", x_.at(points[i - 1].x), y_.at(points[i - 1].low), i - 1 > begin ? "L" : "Z");
+    return out;
   }
 
   std::string marks(const ChartSeries& s) const {
@@ -178,6 +211,9 @@ class Drawing {
           fmt::format("<path class=\"warning\" d=\"M{0:.1f} {1:.1f}l10 10m0 -10l-10 10\"><title>{2}</title></path>\n",
                       x_.at(m.x) - 5, y - 5, escaped(m.text));
     }
+    for (const auto& m : s.gaps)
+      out += fmt::format("<path class=\"gap\" d=\"M{:.1f} {}v-9\"><title>{}</title></path>\n", x_.at(m.x),
+                         kHeight - kBottom, escaped(m.text));
     return out;
   }
 
@@ -188,10 +224,11 @@ class Drawing {
 
 std::string legend(const Chart& chart) {
   std::string out;
-  bool dots = false, warnings = false;
+  bool dots = false, warnings = false, gaps = false;
   for (const auto& s : chart.series) {
     dots |= !s.dots.empty();
     warnings |= !s.warnings.empty();
+    gaps |= !s.gaps.empty();
     if (s.points.empty()) continue;
     out += fmt::format(
         "<span><svg class=\"key\" viewBox=\"0 0 24 8\"><path class=\"c{} d{}\" d=\"M0 4L24 4\"/></svg>{}</span>\n",
@@ -205,6 +242,10 @@ std::string legend(const Chart& chart) {
     out +=
         "<span><svg class=\"key\" viewBox=\"0 0 24 8\"><path class=\"warning\" d=\"M8 0l8 8m0 -8l-8 "
         "8\"/></svg>outlier</span>\n";
+  if (gaps)
+    out +=
+        "<span><svg class=\"key\" viewBox=\"0 0 24 8\"><path class=\"gap\" d=\"M12 8v-8\"/></svg>left "
+        "out</span>\n";
   return out;
 }
 
@@ -248,9 +289,60 @@ std::string short_number(double v) {
   return fmt::format("{:.3g}{}", v, units[unit]);
 }
 
+// Every chart under one cursor: the numbers of the lines next to it.
+std::string chart_script() {
+  return R"(<script>
+for (const svg of document.querySelectorAll('svg[data-x]')) {
+  const [low, high, from, to] = svg.dataset.x.split(' ').map(Number), width = svg.viewBox.baseVal.width;
+  const lines = [...svg.querySelectorAll('[data-v]')].map(line => ({name: line.dataset.name,
+    color: (line.getAttribute('class').match(/c\d/) || [''])[0],
+    points: line.dataset.v.split(',').map(p => p.split(' ').map(Number))}));
+  const cursor = svg.querySelector('.cursor'), box = document.createElement('div');
+  box.className = 'box';
+  const figure = svg.closest('figure');
+  figure.appendChild(box);
+  const nearest = (points, x) => {
+    let a = 0, b = points.length - 1;
+    while (b - a > 1) { const m = (a + b) >> 1; if (points[m][0] < x) a = m; else b = m; }
+    return Math.abs(points[a][0] - x) <= Math.abs(points[b][0] - x) ? points[a] : points[b];
+  };
+  const text = v => Math.abs(v) >= 1e6 || (v && Math.abs(v) < 1e-3) ? v.toExponential(3) : String(+v.toPrecision(5));
+  svg.addEventListener('pointermove', event => {
+    const frame = svg.getBoundingClientRect(), scale = width / frame.width;
+    const at = Math.min(to, Math.max(from, (event.clientX - frame.left) * scale));
+    const x = low + (at - from) / (to - from) * (high - low);
+    const found = lines.map(line => nearest(line.points, x));
+    if (!found.length) return;
+    const step = found.reduce((best, p) => Math.abs(p[0] - x) < Math.abs(best - x) ? p[0] : best, found[0][0]);
+    cursor.setAttribute('transform', `translate(${from + (step - low) / (high - low) * (to - from)} 0)`);
+    box.replaceChildren(...[`step ${step}`, ...lines].map((line, i) => {
+      const row = document.createElement('div');
+      if (!i) { row.textContent = line; return row; }
+      const p = found[i - 1], key = document.createElement('i');
+      key.className = line.color;
+      row.append(key, `${line.name}  `, Object.assign(document.createElement('b'), {textContent: text(p[1])}));
+      if (p.length > 2 && p[2] !== p[3]) row.append(` (mean; ${text(p[2])} to ${text(p[3])})`);
+      if (p[0] !== step) row.append(` at ${p[0]}`);
+      return row;
+    }));
+    figure.classList.add('pointed');
+    const around = figure.getBoundingClientRect(), left = event.clientX - around.left;
+    box.style.left = `${Math.max(0, left > around.width / 2 ? left - box.offsetWidth - 14 : left + 14)}px`;
+    box.style.top = `${event.clientY - around.top + 12}px`;
+  });
+  svg.addEventListener('pointerleave', () => figure.classList.remove('pointed'));
+}
+</script>
+)";
+}
+
 std::string to_svg(const Chart& chart) {
-  return fmt::format("<figure>\n<figcaption>{}</figcaption>\n{}<div class=\"legend\">{}</div>\n</figure>\n",
-                     escaped(chart.title), Drawing(chart).svg(), legend(chart));
+  Drawing drawing(chart);
+  return fmt::format(
+      "<figure>\n<figcaption>{} <span>{}{}</span></figcaption>\n<div class=\"scroll\">{}</div>"
+      "<div class=\"legend\">{}</div>\n</figure>\n",
+      escaped(chart.title), escaped(chart.y_label), drawing.logarithmic() ? ", logarithmic" : "", drawing.svg(),
+      legend(chart));
 }
 
 }  // namespace gpt

@@ -19,6 +19,7 @@ struct ChartSeries {
   std::vector<std::pair<double, double>> points;
   std::vector<ChartMark> dots = {};      ///< filled circles on a thin line: numbers taken now and then
   std::vector<ChartMark> warnings = {};  ///< crosses
+  std::vector<ChartMark> gaps = {};      ///< short lines at the bottom: what is missing; y does not matter
 };
 
 struct Chart {
@@ -32,8 +33,11 @@ struct Chart {
 std::string escaped(const std::string& text);
 /// A number for people: 12, 0.031, 4.1e-05, 12.3k, 4.5M.
 std::string short_number(double value);
-/// A figure with axes, ticks, labels and a legend; a note in place of the lines if there is no finite number. Longer
-/// lines are drawn through the least and the greatest of each of 400 spans.
+/// A figure with axes, ticks, labels and a legend; a note in place of the lines if there is no finite number. Of a
+/// longer line the means of 400 spans are drawn, on a band from the least to the greatest of each. The figure carries
+/// its numbers, for `chart_script`.
 std::string to_svg(const Chart& chart);
+/// What shows the numbers of a page's charts under the pointer.
+std::string chart_script();
 
 }  // namespace gpt

@@ -2,6 +2,7 @@
 
 #include <cleave/autograd/redistribute.h>
 #include <cleave/core/error.h>
+#include <cleave/core/text.h>
 #include <cleave/dist/communicator.h>
 #include <cleave/dist/launch.h>
 #include <cleave/nn/build.h>
@@ -21,16 +22,9 @@
 namespace gpt {
 
 namespace dist = cleave::dist;
+using cleave::bytes_text;
 
 namespace {
-
-std::string bytes_text(int64_t bytes) {
-  double b = static_cast<double>(bytes);
-  if (b < 1024) return fmt::format("{} B", bytes);
-  if (b < 1024 * 1024) return fmt::format("{:.1f} KiB", b / 1024);
-  if (b < 1024.0 * 1024 * 1024) return fmt::format("{:.1f} MiB", b / 1024 / 1024);
-  return fmt::format("{:.2f} GiB", b / 1024 / 1024 / 1024);
-}
 
 std::string collective_text(const dist::CommEvent& e) {
   return fmt::format("{} over {}, {}", dist::to_string(e.kind), e.axis, bytes_text(e.bytes));
@@ -189,7 +183,8 @@ std::string explained(const PlanOptions& o, const Placement& placement) {
 
 std::string plan_text(const PlanOptions& o) {
   if (o.memory)
-    return memory_text({.model = o.model, .step = o.step, .update = o.update, .mesh = o.mesh, .plan = o.plan});
+    return memory_text({.model = o.model, .step = o.step, .update = o.update, .mesh = o.mesh, .plan = o.plan},
+                       {.overlap = o.overlap, .saving = o.saving}, o.limit);
   if (o.mesh.empty()) throw cleave::ValueError("gpt plan needs a mesh, for example --mesh dp=2,tp=4");
   int64_t ranks = 1;
   for (const auto& axis : parse_mesh(o.mesh)) ranks *= axis.size;

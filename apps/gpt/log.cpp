@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -23,15 +24,23 @@ std::string bar(int64_t step, int64_t steps) {
   return fmt::format("[{:<{}}]", std::string(full, '='), kBar);
 }
 
-// The lines of steps 1 to `last`; what a run that died had written behind its last checkpoint, or half written, is not
-// among them.
+int64_t step_of(const nlohmann::json& line) {
+  if (!line.is_object()) return 0;
+  auto at = line.find("step");
+  return at != line.end() && at->is_number_integer() ? at->get<int64_t>() : 0;
+}
+
+// The lines of steps 1 to `last`, each once; what a run that died had written behind its last checkpoint, or half
+// written, is not among them.
 std::vector<std::string> lines_up_to(const std::string& path, int64_t last) {
   std::vector<std::string> out;
   std::ifstream in(path);
+  int64_t before = 0;
   for (std::string line; std::getline(in, line);) {
-    auto parsed = nlohmann::json::parse(line, nullptr, false);
-    if (parsed.is_object() && parsed.value("step", int64_t{0}) >= 1 && parsed.value("step", int64_t{0}) <= last)
-      out.push_back(line);
+    int64_t step = step_of(nlohmann::json::parse(line, nullptr, false));
+    if (step <= before || step > last) continue;
+    before = step;
+    out.push_back(line);
   }
   return out;
 }
@@ -74,7 +83,10 @@ std::string to_text(const StepRecord& r, int64_t steps) {
 LogFile::LogFile(const std::string& path, int64_t done) : path_(path) {
   if (path.empty()) return;
   std::vector<std::string> kept = done > 0 ? lines_up_to(path, done) : std::vector<std::string>{};
-  file_.open(path);
+  bool regular = std::filesystem::is_regular_file(path);  // else nothing is renamed over it
+  std::string target = regular ? std::filesystem::canonical(path).string() : path;
+  std::string fresh = kept.empty() || !regular ? target : target + ".tmp";
+  file_.open(fresh);
   for (const std::string& line : kept) {
     auto parsed = nlohmann::json::parse(line);
     loss_.add(number_in(parsed, "loss"));
@@ -82,6 +94,7 @@ LogFile::LogFile(const std::string& path, int64_t done) : path_(path) {
     file_ << line << '\n';
   }
   file_.flush();
+  if (fresh != target && file_ && std::rename(fresh.c_str(), target.c_str()) != 0) file_.setstate(std::ios::failbit);
   if (!file_) throw cleave::FileError(fmt::format("--log: {} cannot be written", path));
 }
 
@@ -91,7 +104,8 @@ void LogFile::judge(StepRecord& r) {
   r.grad_norm_z = norm.z;
   r.outliers.clear();
   if (loss.outlier) r.outliers.emplace_back("loss");
-  if (norm.outlier) r.outliers.emplace_back("grad_norm");
+  bool scale = r.skipped && r.loss_scale && !std::isfinite(r.grad_norm);  // it is looking for its height
+  if (norm.outlier && !scale) r.outliers.emplace_back("grad_norm");
 }
 
 void LogFile::write(const StepRecord& given) {

@@ -31,17 +31,25 @@ struct StepRecord {
   std::vector<std::string> outliers = {};  ///< of "loss", "grad_norm": what stands out from the steps before
 };
 
-/// One line, without its end.
+/// One line, without its end: an object of
+///
+///   step          from 1; each once, in order, also in a log of several runs that went on from another
+///   loss, grad_norm (before clipping), lr, ms, tokens_per_s    numbers
+///   peak_bytes    a number for each rank: the most that its allocator has handed out since the start
+///   comm          of rank 0 in this step: objects of phase, axis, kind, bytes (as handed in) and count
+///
+/// and, where there is something to say: held_out (loss), skipped (true: the update was left out), loss_scale, z (loss
+/// and grad_norm: see OutlierDetector), outlier (names out of these two). What is not finite is null.
 std::string to_json(const StepRecord& record);
 /// For people: "step 40/800  loss 2.8131  ...".
 std::string to_text(const StepRecord& record, int64_t steps);
 
-/// A file of JSON lines, each written out at once, with z-scores and outliers of losses and gradient norms. A run that
-/// goes on judges its steps as one that was never interrupted.
+/// A file of JSON lines, each written out at once, with z-scores and outliers of losses and gradient norms; a norm that
+/// only overflowed under a loss scale is none. A run that goes on judges its steps as one that was never interrupted.
 class LogFile {
  public:
   /// An empty path writes nothing. A run that goes on behind step `done` keeps the lines of steps up to it that the
-  /// file has, and no others. Throws FileError if the file cannot be made.
+  /// file has, and no others; at no time is the file without them. Throws FileError if the file cannot be made.
   explicit LogFile(const std::string& path, int64_t done = 0);
   /// Throws FileError if the line cannot be written.
   void write(const StepRecord& record);

@@ -3,8 +3,11 @@
 #include <cleave/core/error.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "gpt/fit.h"
 #include "gpt/options_groups.h"
+#include "gpt/plans.h"
 
 namespace gpt {
 
@@ -30,8 +33,7 @@ void add_model_options(CLI::App& app, Config& c) {
 void add_placement_options(CLI::App& app, std::string& mesh, std::string& plan) {
   app.add_option("--mesh", mesh, "named axes, e.g. dp=2,tp=2 [dp over all ranks]")->group("Placement");
   app.add_option("--plan", plan,
-                 "a ready plan (single, dp, tp, tp_sp, dp_tp, dp_tp_sp, zero1, zero2, zero3, hsdp, zero3_tp) or a "
-                 "TOML file [from the axes]")
+                 fmt::format("a ready plan ({}) or a TOML file [from the axes]", fmt::join(ready_plans(), ", ")))
       ->group("Placement");
 }
 
@@ -69,7 +71,14 @@ void add_plan(CLI::App& app, PlanOptions& o) {
   add_update_options(app, o.update);
   add_placement_options(app, o.mesh, o.plan);
   app.add_flag("--explain", o.explain, "layouts, redistributions and their bytes, instead of the plan as TOML");
-  app.add_flag("--memory", o.memory, "bytes of rank 0 in training, by a dry run, instead of the plan as TOML");
+  auto* memory = app.add_flag("--memory", o.memory, "bytes of a rank in training, by a dry run, instead of the plan");
+  app.add_flag("--overlap", o.overlap, "with --memory: of training that communicates while it computes")->needs(memory);
+  app.add_flag("--saving", o.saving, "with --memory: of a step while a checkpoint is written in the background")
+      ->needs(memory);
+  app.add_option_function<std::string>(
+         "--limit", [&o](const std::string& text) { o.limit = parse_bytes(text); },
+         "with --memory: what a rank has, like 80GB; says what would make the model fit")
+      ->needs(memory);
 }
 
 void add_report(CLI::App& app, ReportOptions& o) {

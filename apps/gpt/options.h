@@ -94,6 +94,8 @@ struct PlanOptions {
   std::string mesh = {}, plan = {};
   bool explain = false;
   bool memory = false;
+  bool overlap = false, saving = false;  ///< of --memory: see MemoryCase
+  int64_t limit = 0;                     ///< bytes of a rank; 0: none
 };
 
 struct ReportOptions {

@@ -2,6 +2,7 @@
 
 #include <cleave/core/error.h>
 #include <cleave/core/random.h>
+#include <cleave/core/text.h>
 #include <cleave/dist/launch.h>
 #include <cleave/nn/build.h>
 #include <cleave/nn/zero.h>
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -38,25 +38,11 @@ bool is_ready(const std::string& name) {
   return std::find(all.begin(), all.end(), name) != all.end();
 }
 
-// Single letters to add, remove or change from one word to the other (Levenshtein 1966).
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 0; j < b.size(); ++j) {
-      size_t change = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 [[noreturn]] void unknown_plan(const std::string& name) {
   auto names = ready_plans();
-  std::stable_sort(names.begin(), names.end(),
-                   [&](const auto& a, const auto& b) { return distance(name, a) < distance(name, b); });
+  std::stable_sort(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+    return cleave::edit_distance(name, a) < cleave::edit_distance(name, b);
+  });
   throw ValueError(fmt::format("--plan: '{}' is neither a file nor a ready plan; the nearest ready ones are {}", name,
                                fmt::join(names, ", ")));
 }
@@ -77,7 +63,10 @@ bool has_axis(dist::DeviceMesh mesh, const std::string& axis) {
 // The mesh over all ranks that a ready plan without a mesh means.
 std::vector<dist::MeshAxis> axes_for(const std::string& plan, int ranks) {
   bool dp = has(plan, "dp") || zero_stage(plan) > 0, tp = has(plan, "tp");
-  if (dp == tp || has(plan, "hsdp"))
+  if (has(plan, "hsdp"))
+    throw ValueError(
+        fmt::format("--plan {} needs a mesh, for example --mesh rep=2,shard={}", plan, std::max(1, ranks / 2)));
+  if (dp == tp)
     throw ValueError(
         fmt::format("--plan {} needs a mesh, for example --mesh dp=2,tp={}", plan, std::max(1, ranks / 2)));
   return {{dp ? "dp" : "tp", ranks}};

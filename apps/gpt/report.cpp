@@ -1,10 +1,14 @@
 #include "gpt/report.h"
 
 #include <cleave/core/error.h>
+#include <cleave/core/text.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -33,15 +37,25 @@ th { color: var(--faint); font-weight: 500; }
 th:first-child, td:first-child { text-align: left; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 1.5rem;
   margin-top: 1.5rem; }
-figure { margin: 0; min-width: 0; }
+figure { margin: 0; min-width: 0; position: relative; }
+.cursor { stroke: var(--faint); stroke-dasharray: 3 3; visibility: hidden; }
+.pointed .cursor { visibility: visible; }
+.box { display: none; position: absolute; z-index: 1; pointer-events: none; padding: .3rem .6rem; font-size: 13px;
+  white-space: nowrap; background: var(--page); border: 1px solid var(--grid); border-radius: 4px;
+  font-variant-numeric: tabular-nums; box-shadow: 0 2px 8px #0003; }
+.pointed .box { display: block; }
+.box i { display: inline-block; width: .7em; height: .7em; border-radius: 50%; margin-right: .5em; }
 figcaption { font-weight: 600; }
-figure > svg { width: 100%; height: auto; display: block; }
+figcaption span { font-weight: 400; font-size: 13px; color: var(--faint); margin-left: .4rem; }
+figure .scroll > svg { width: 100%; min-width: 460px; height: auto; display: block; }
 text { fill: var(--faint); font-size: 12px; font-family: inherit; }
 .label { fill: var(--ink); }
 .note { font-size: 14px; }
 .grid { stroke: var(--grid); }
 .axis { stroke: var(--faint); }
 path { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
+.band { stroke: none; opacity: .22; }
+.gap { stroke: var(--warn); stroke-width: 1.2; }
 .warning { stroke: var(--warn); stroke-width: 2.2; }
 .dot { stroke: var(--page); stroke-width: 1.2; }
 .d1 { stroke-dasharray: 6 3; } .d2 { stroke-dasharray: 2 3; } .d3 { stroke-dasharray: 8 3 2 3; }
@@ -54,10 +68,25 @@ path.d1, path.d2, path.d3 { stroke-width: 1.9; }
 
 using Number = double RunStep::*;
 
+// In which the greatest of some bytes has at most four digits before the point.
+struct Unit {
+  const char* name;
+  double bytes;
+};
+Unit unit_for(double most) {
+  constexpr Unit units[] = {{"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  size_t i = 0;
+  while (i + 1 < std::size(units) && most >= 10 * units[i + 1].bytes) ++i;
+  return units[i];
+}
+
 std::string color_rules() {
   std::string out;
   for (int c = 0; c < kColors; ++c)
-    out += fmt::format("path.c{0} {{ stroke: var(--c{0}); }} circle.c{0} {{ fill: var(--c{0}); }}\n", c);
+    out += fmt::format(
+        "path.c{0} {{ stroke: var(--c{0}); }} circle.c{0}, path.b{0} {{ fill: var(--c{0}); }} i.c{0} {{ background: "
+        "var(--c{0}); }}\n",
+        c);
   return out;
 }
 
@@ -76,12 +105,14 @@ ChartSeries series(const RunLog& run, const std::string& name, size_t color, F&&
 }
 
 std::string outlier_text(const RunLog& run, const RunStep& s, const char* what, double value, double z) {
+  if (!std::isfinite(value)) return fmt::format("{}: step {}, {} not finite", run.name, s.step, what);
   return fmt::format("{}: step {}, {} {:.4g}{}", run.name, s.step, what, value,
                      std::isfinite(z) ? fmt::format(", {:.1f} deviations above the mean", z) : "");
 }
 
 Chart loss_chart(const std::vector<RunLog>& runs) {
   Chart chart{.title = "Loss", .x_label = "step", .y_label = "nats per token", .series = {}};
+  chart.logarithmic = true;
   for (size_t i = 0; i < runs.size(); ++i) {
     ChartSeries line = series(runs[i], runs[i].name, i, [](const RunStep& s) { return s.loss; });
     for (const RunStep& s : runs[i].steps) {
@@ -89,6 +120,7 @@ Chart loss_chart(const std::vector<RunLog>& runs) {
       if (std::isfinite(s.held_out))
         line.dots.push_back(
             {x, s.held_out, fmt::format("{}: step {}, held out {:.4f}", runs[i].name, s.step, s.held_out)});
+      if (s.skipped) line.gaps.push_back({x, 0, fmt::format("{}: step {} was left out", runs[i].name, s.step)});
       if (s.loss_outlier) line.warnings.push_back({x, s.loss, outlier_text(runs[i], s, "loss", s.loss, s.loss_z)});
     }
     chart.series.push_back(std::move(line));
@@ -97,7 +129,7 @@ Chart loss_chart(const std::vector<RunLog>& runs) {
 }
 
 Chart norm_chart(const std::vector<RunLog>& runs) {
-  Chart chart{.title = "Gradient norm, before clipping", .x_label = "step", .y_label = "norm", .series = {}};
+  Chart chart{.title = "Gradient norm, before clipping", .x_label = "step", .y_label = "L2", .series = {}};
   chart.logarithmic = true;
   for (size_t i = 0; i < runs.size(); ++i) {
     ChartSeries line = series(runs[i], runs[i].name, i, [](const RunStep& s) { return s.grad_norm; });
@@ -122,7 +154,12 @@ std::pair<size_t, int> look_of(bool single, size_t run, size_t line) {
 }
 
 Chart memory_chart(const std::vector<RunLog>& runs) {
-  Chart chart{.title = "Peak memory by rank, since the start", .x_label = "step", .y_label = "MiB", .series = {}};
+  double most = 0;
+  for (const RunLog& run : runs)
+    for (const RunStep& s : run.steps)
+      for (double bytes : s.peak_bytes) most = std::max(most, bytes);
+  Unit unit = unit_for(most);
+  Chart chart{.title = "Peak memory by rank, since the start", .x_label = "step", .y_label = unit.name, .series = {}};
   chart.from_zero = true;
   for (size_t i = 0; i < runs.size(); ++i) {
     size_t ranks = 0;
@@ -130,8 +167,8 @@ Chart memory_chart(const std::vector<RunLog>& runs) {
     for (size_t r = 0; r < ranks; ++r) {
       auto [color, dash] = look_of(runs.size() == 1, i, r);
       std::string name = runs.size() == 1 ? fmt::format("rank {}", r) : fmt::format("{}, rank {}", runs[i].name, r);
-      chart.series.push_back(series(runs[i], name, color, [r = r](const RunStep& s) {
-        return r < s.peak_bytes.size() ? s.peak_bytes[r] / (1 << 20) : kMissing;
+      chart.series.push_back(series(runs[i], name, color, [r = r, unit](const RunStep& s) {
+        return r < s.peak_bytes.size() ? s.peak_bytes[r] / unit.bytes : kMissing;
       }));
       chart.series.back().dash = dash;
     }
@@ -140,9 +177,14 @@ Chart memory_chart(const std::vector<RunLog>& runs) {
 }
 
 Chart bytes_chart(const std::vector<RunLog>& runs) {
-  Chart chart{.title = "Bytes that rank 0 hands to collectives, by mesh axis",
+  double most = 0;
+  for (const RunLog& run : runs)
+    for (const RunStep& s : run.steps)
+      for (const auto& [axis, bytes] : s.comm_bytes) most = std::max(most, bytes);
+  Unit unit = unit_for(most);
+  Chart chart{.title = "What rank 0 hands to collectives, by mesh axis",
               .x_label = "step",
-              .y_label = "MiB per step",
+              .y_label = std::string(unit.name) + " per step",
               .series = {}};
   chart.from_zero = true;
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -155,7 +197,7 @@ Chart bytes_chart(const std::vector<RunLog>& runs) {
       std::string name = runs.size() == 1 ? axis : fmt::format("{}, {}", runs[i].name, axis);
       chart.series.push_back(series(runs[i], name, color, [&](const RunStep& s) {
         auto at = s.comm_bytes.find(axis);
-        return at == s.comm_bytes.end() ? 0.0 : at->second / (1 << 20);
+        return at == s.comm_bytes.end() ? 0.0 : at->second / unit.bytes;
       }));
       chart.series.back().dash = dash;
     }
@@ -172,13 +214,19 @@ double median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
+std::string duration(double ms) {
+  auto s = static_cast<int64_t>(ms / 1000);
+  if (s < 60) return fmt::format("{:.1f} s", ms / 1000);
+  return s < 3600 ? fmt::format("{} min {} s", s / 60, s % 60) : fmt::format("{} h {} min", s / 3600, s / 60 % 60);
+}
+
 std::string cell(double value, const char* format) {
   return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-";
 }
 
 std::string summary_row(const RunLog& run) {
   std::vector<double> rates;
-  double held_out = kMissing, best = kMissing, peak = kMissing;
+  double held_out = kMissing, best = kMissing, peak = kMissing, time = kMissing;
   int64_t skipped = 0, outliers = 0;
   for (const RunStep& s : run.steps) {
     rates.push_back(s.tokens_per_s);
@@ -187,14 +235,18 @@ std::string summary_row(const RunLog& run) {
       best = std::isfinite(best) ? std::min(best, s.held_out) : s.held_out;
     }
     for (double bytes : s.peak_bytes) peak = std::isfinite(peak) ? std::max(peak, bytes) : bytes;
+    if (std::isfinite(s.ms)) time = std::isfinite(time) ? time + s.ms : s.ms;
     skipped += s.skipped;
     outliers += s.loss_outlier || s.grad_norm_outlier;
   }
   const RunStep& last = run.steps.back();
   return fmt::format(
-      "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-      escaped(run.name), last.step, cell(last.loss, "{:.4f}"), cell(held_out, "{:.4f}"), cell(best, "{:.4f}"),
-      cell(median(rates), "{:.0f}"), cell(peak / (1 << 20), "{:.1f}"), skipped, outliers);
+      "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</"
+      "td>"
+      "</tr>\n",
+      escaped(run.name), last.step, std::isfinite(time) ? duration(time) : "-", cell(last.loss, "{:.4f}"),
+      cell(held_out, "{:.4f}"), cell(best, "{:.4f}"), cell(median(rates), "{:.0f}"),
+      std::isfinite(peak) ? cleave::bytes_text(static_cast<int64_t>(peak)) : "-", skipped, outliers);
 }
 
 }  // namespace
@@ -204,8 +256,9 @@ std::string report_html(const std::vector<RunLog>& runs) {
   std::string out = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\"/>\n<title>{0}</title>\n<style>{1}{2}</style>\n</head>\n<body>\n"
-      "<h1>{0}</h1>\n<div class=\"scroll\"><table>\n<thead><tr><th>run</th><th>steps</th><th>final loss</th>"
-      "<th>held out</th><th>best held out</th><th>median tokens/s</th><th>peak MiB of a rank</th>"
+      "<h1>{0}</h1>\n<div class=\"scroll\"><table>\n<thead><tr><th>run</th><th>steps</th><th>in steps</th><th>final "
+      "loss</th>"
+      "<th>held out</th><th>best held out</th><th>median tokens/s</th><th>peak of a rank</th>"
       "<th>skipped steps</th><th>outliers</th></tr></thead>\n<tbody>\n",
       escaped(title), kStyle, color_rules());
   for (const RunLog& run : runs) out += summary_row(run);
@@ -221,12 +274,21 @@ std::string report_html(const std::vector<RunLog>& runs) {
     scale.logarithmic = true;
     out += to_svg(number_chart(runs, scale, &RunStep::loss_scale));
   }
-  return out + "</div>\n</body>\n</html>\n";
+  return out + "</div>\n" + chart_script() + "</body>\n</html>\n";
 }
 
 void write_report(const std::vector<std::string>& logs, const std::string& path) {
   std::vector<RunLog> runs;
-  for (const std::string& log : logs) runs.push_back(read_run_log(log));
+  std::map<std::string, int> names;
+  for (const std::string& log : logs) {
+    std::error_code error;
+    if (std::filesystem::equivalent(log, path, error))
+      throw cleave::ValueError(fmt::format("gpt report: {} is a log, and would be overwritten by the page", path));
+    runs.push_back(read_run_log(log));
+    ++names[runs.back().name];
+  }
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (names[runs[i].name] > 1) runs[i].name = logs[i];  // runs of several folders
   if (runs.empty()) throw cleave::ValueError("gpt report needs the log of a run: gpt report run.jsonl -o report.html");
   std::ofstream file(path, std::ios::binary);
   file << report_html(runs);

@@ -12,7 +12,8 @@ namespace gpt {
 /// light or dark. Runs share the charts, each in a color of its own.
 std::string report_html(const std::vector<RunLog>& runs);
 
-/// Reads the logs and writes the page. Throws FileError and ValueError, see `read_run_log`.
+/// Reads the logs and writes the page; logs of one name are called by their paths. Throws FileError and ValueError, see
+/// `read_run_log`, and ValueError rather than write over a log.
 void write_report(const std::vector<std::string>& logs, const std::string& path);
 
 }  // namespace gpt

@@ -23,11 +23,7 @@ bool first() { return cleave::dist::World::current()->rank() == 0; }
 
 nn::CheckpointContent content_of(Trainer& trainer, const nn::TokenLoader& batches, const RunCounters& counters,
                                  const TrainOptions& o) {
-  nn::CheckpointContent content;
-  content.groups.push_back(model_group(trainer.model()));
-  content.groups.push_back({"optimizer", trainer.optimizer().state()});
-  if (const auto* ema = trainer.ema()) content.groups.push_back({"ema", ema->state()});
-  if (const auto* scaler = trainer.scaler()) content.groups.push_back({"scaler", scaler->state()});
+  nn::CheckpointContent content{.groups = checkpoint_groups(trainer)};
   content.values = {{"step", counters.step},
                     {"skipped", counters.skipped},
                     {"skipped_in_a_row", counters.skipped_in_a_row},
@@ -60,6 +56,13 @@ void require_fit(const nn::Checkpoint& file, Trainer& trainer, const TrainOption
 std::string newest_checkpoint(const std::string& folder) {
   std::ifstream in(std::filesystem::path(folder) / "latest");
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<nn::CheckpointGroup> checkpoint_groups(Trainer& trainer) {
+  std::vector<nn::CheckpointGroup> out{model_group(trainer.model()), {"optimizer", trainer.optimizer().state()}};
+  if (const auto* ema = trainer.ema()) out.push_back({"ema", ema->state()});
+  if (const auto* scaler = trainer.scaler()) out.push_back({"scaler", scaler->state()});
+  return out;
 }
 
 RunCheckpoints::RunCheckpoints(const TrainOptions& options) : o_(options) {

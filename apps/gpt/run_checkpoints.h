@@ -17,6 +17,9 @@ struct RunCounters {
   int64_t skipped_in_a_row = 0;
 };
 
+/// The tensors of a checkpoint: of the model, the optimizer, and what else the trainer keeps.
+std::vector<nn::CheckpointGroup> checkpoint_groups(Trainer& trainer);
+
 class RunCheckpoints {
  public:
   /// Throws FileError if options.safety.checkpoints cannot be written, ValueError if it has checkpoints and the run is

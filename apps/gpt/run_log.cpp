@@ -109,6 +109,7 @@ RunLog read_run_log(const std::string& path) {
   for (std::string text; std::getline(in, text);) {
     ++number;
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    if (in.eof() && !Json::accept(text)) break;
     Line line(path, number, text);
     RunStep step = step_in(line);
     if (!run.steps.empty() && step.step <= run.steps.back().step)

@@ -26,7 +26,8 @@ struct RunLog {
   std::vector<RunStep> steps;
 };
 
-/// Throws FileError for a file that cannot be read and for one without lines, ValueError with file and line number for
+/// A last line without an end that is no JSON (a run was killed, or is writing it) is left out. Throws FileError for a
+/// file that cannot be read and for one without lines, ValueError with file and line number for
 /// what is not a line of a log: no JSON object, no step, a step that does not come after the one before, a field of
 /// another type.
 RunLog read_run_log(const std::string& path);

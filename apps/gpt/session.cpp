@@ -76,6 +76,7 @@ void Session::take(int64_t step) {
   watch_.begin(step, "behind ", checkpoints_.saving());  // what a checkpoint takes is seen too
   checkpoints_.after_step(trainer_, batches_, counters_, step == last_step());
   watch_.end();
+  watch_.over(step, checkpoints_.saving());
 }
 
 // "step 7, backward, in all_reduce 'gradients' over dp".

@@ -172,7 +172,10 @@ double Trainer::evaluate(const Batch& batch) {
   if (ema_) averaged.emplace(*ema_);
   model_.eval();
   double total = 0;
-  for (const nn::MicroBatch& part : batch.parts) total += cleave::item<double>(forward(part));
+  for (const nn::MicroBatch& part : batch.parts) {
+    Tensor loss = forward(part);
+    if (loss.device() != cleave::Device::Meta) total += cleave::item<double>(loss);
+  }
   model_.train();
   return total;
 }

@@ -55,7 +55,7 @@ class Trainer {
   StepResult step(const Batch& batch, int64_t step);
 
   /// The sum of the losses of all tokens that count, without dropout, of the averaged weights if there are any.
-  /// Communicates.
+  /// Communicates. On Device::Meta 0.
   double evaluate(const Batch& batch);
 
   /// What `step` or `evaluate` is at: "forward", "backward", "update".

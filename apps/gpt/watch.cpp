@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
+#include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -15,8 +18,11 @@ namespace {
 constexpr int64_t kWarm = 3;  // the first step whose code and buffers are all there
 constexpr int64_t kTraced = 3;
 
+// What was there stays until the trace is complete.
 void require_trace_file(const std::string& path) {
+  bool there = std::filesystem::exists(path);
   if (!std::ofstream(path, std::ios::app)) throw cleave::FileError(fmt::format("--trace: {} cannot be written", path));
+  if (!there) std::filesystem::remove(path);
 }
 
 }  // namespace
@@ -40,7 +46,7 @@ Watch::Watch(cleave::dist::World& world, const TrainOptions& options)
 }
 
 void Watch::begin(int64_t step, const char* where, bool saving) {
-  bool traced = traced_.has(step) || (saving && traced_.first > 0 && step > traced_.last);
+  bool traced = traced_.has(step) || (saving && !written_ && traced_.first > 0 && step > traced_.last);
   if (traced || profiled_.has(step)) profiler_->start(fmt::format("{}step {}", where, step), traced);
 }
 
@@ -48,12 +54,30 @@ void Watch::end() {
   if (profiler_) profiler_->stop();
 }
 
-void Watch::report() const {
-  if (!profiler_) return;
-  if (!o_.trace.empty()) profiler_->write_chrome_trace(o_.trace);
-  if (world_.rank() != 0) return;
+void Watch::write() {
+  if (o_.trace.empty() || std::exchange(written_, true)) return;
+  profiler_->write_chrome_trace(o_.trace);
+}
+
+void Watch::over(int64_t step, bool saving) {
+  if (traced_.first > 0 && step >= traced_.last && !saving) write();
+}
+
+Watch::~Watch() {
+  if (o_.trace.empty() || written_ || world_.rank() != 0 || std::uncaught_exceptions() == 0) return;
+  profiler_->stop();
+  if (profiler_->intervals() == 0) return;
+  try {
+    profiler_->write_chrome_trace(o_.trace, true);
+    fmt::print("wrote the trace of rank 0 up to the failure: {}\n", o_.trace);
+  } catch (const std::exception&) {}  // the failure itself is what counts
+}
+
+void Watch::report() {
+  write();
+  if (!profiler_ || world_.rank() != 0) return;
   if (o_.profile) fmt::print("\nsteps {} to {} of rank 0\n{}", profiled_.first, profiled_.last, profiler_->table());
-  if (!o_.trace.empty()) fmt::print("wrote the trace of steps {} to {}: {}\n", traced_.first, traced_.last, o_.trace);
+  if (written_) fmt::print("wrote the trace of steps {} to {}: {}\n", traced_.first, traced_.last, o_.trace);
 }
 
 }  // namespace gpt

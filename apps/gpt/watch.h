@@ -24,18 +24,27 @@ class Watch {
  public:
   /// Throws FileError on rank 0 if the trace cannot be written.
   Watch(cleave::dist::World& world, const TrainOptions& options);
+  /// After a failure, rank 0 writes what it saw of the trace.
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
   /// `where`: before the step's name, if this is not the step itself. `saving`: a save goes on, whose end a trace is to
   /// show too.
   void begin(int64_t step, const char* where = "", bool saving = false);
   void end();
-  /// After the run: writes the trace, prints rank 0's table. Communicates.
-  void report() const;
+  /// The step is over, with all behind it; `saving`: but for a save. Behind the last one of the trace it is written.
+  /// Communicates.
+  void over(int64_t step, bool saving = false);
+  /// After the run: writes the trace if its last step was not made, prints rank 0's table. Communicates.
+  void report();
 
  private:
+  void write();
   cleave::dist::World& world_;
   const WatchOptions& o_;
   Steps traced_, profiled_;
   std::optional<cleave::nn::Profiler> profiler_;
+  bool written_ = false;
 };
 
 }  // namespace gpt

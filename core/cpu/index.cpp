@@ -139,6 +139,11 @@ Slices dim_slices(const View& x, int dim, const View& out) {
 
 }  // namespace
 
+int64_t index_scratch(const View& index) {
+  View dense{nullptr, DType::i64, index.shape, contiguous_strides(index.shape)};
+  return DenseIndices::bytes(index) + copy_scratch(index, dense);
+}
+
 void check_indices(const char* op, const View& index, int64_t size, int64_t ignore) {
   DenseIndices dense(index);
   for (int64_t i = 0, n = index.numel(); i < n; ++i) {

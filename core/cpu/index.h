@@ -9,6 +9,9 @@ namespace cleave::cpu {
 /// Throws IndexError "[op] index 9 is out of range for a dim of size 4" unless 0 <= index < size (or index == ignore).
 void check_indices(const char* op, const View& index, int64_t size, int64_t ignore = INT64_MIN);
 
+/// The bytes of the dense copy of `index` that each function here takes; data is not looked at.
+int64_t index_scratch(const View& index);
+
 /// out[i..., :] = table[index[i...] - first, ...] for table [rows, ...]; indices outside this block of rows give zeros.
 void take_rows(const View& table, const View& index, int64_t first, const View& out);
 /// dtable[r, ...] = sum of dout over index == r + first, in order of position; other rows 0.

@@ -13,10 +13,11 @@ namespace cleave::cpu {
 /// The elements of an i64 or i32 view in row-major order.
 class DenseIndices {
  public:
-  explicit DenseIndices(const View& index) : memory_(index.numel() * 8) {
+  explicit DenseIndices(const View& index) : memory_(bytes(index)) {
     copy(index, {memory_.data(), DType::i64, index.shape, contiguous_strides(index.shape)});
   }
   const int64_t* data() const { return memory_.as<int64_t>(); }
+  static int64_t bytes(const View& index) { return index.numel() * 8; }
 
  private:
   Scratch memory_;

@@ -55,6 +55,17 @@ void linear_cross_entropy(const View& x, const View& w, const View& target, int6
   });
 }
 
+int64_t linear_cross_entropy_scratch(const View& x, const View& w, const View& logits) {
+  return matmul_scratch(part(x, 0, 0, logits.shape[0]), transposed(w), logits);
+}
+
+int64_t linear_cross_entropy_backward_scratch(const View& x, const View& w, const View& logits, const View& halves,
+                                              const View* dx) {
+  int64_t bytes = linear_cross_entropy_scratch(x, w, logits);
+  if (!dx) return bytes;
+  return std::max(bytes, matmul_scratch(is_half(x.dtype) ? halves : logits, w, part(*dx, 0, 0, logits.shape[0])));
+}
+
 void linear_cross_entropy_backward(const View& x, const View& w, const View& target, const View& terms,
                                    const View& dterms, int64_t first, const View& logits, const View& halves,
                                    const View& rows, const View* dx, const View* dw) {

@@ -13,11 +13,16 @@ namespace cleave::cpu {
 void linear_cross_entropy(const View& x, const View& w, const View& target, int64_t first, const View& logits,
                           const View& terms);
 
+/// The bytes that its products take; data is not looked at.
+int64_t linear_cross_entropy_scratch(const View& x, const View& w, const View& logits);
+
 /// dx (of x's dtype) and dw (of the dtype of `terms`), either null where not wanted, given `terms` and its gradient.
 /// `halves`: room as `logits` in x's dtype, used where that is bf16 or f16; `rows`: room for [rows of a chunk, C] in
 /// the dtype of `terms`, likewise.
 void linear_cross_entropy_backward(const View& x, const View& w, const View& target, const View& terms,
                                    const View& dterms, int64_t first, const View& logits, const View& halves,
                                    const View& rows, const View* dx, const View* dw);
+int64_t linear_cross_entropy_backward_scratch(const View& x, const View& w, const View& logits, const View& halves,
+                                              const View* dx);
 
 }  // namespace cleave::cpu

@@ -147,6 +147,11 @@ void norm_rows_backward(const View& x_in, const View* weight, const View* mean, 
 
 }  // namespace
 
+int64_t norm_scratch(const View& x, int norm_dims) {
+  View row = x;
+  return merge(row, norm_dims) ? 0 : x.numel() * size_of(x.dtype);
+}
+
 void layer_norm(const View& x, const View* weight, const View* bias, int norm_dims, double eps, const View& y,
                 const View& mean, const View& rstd) {
   if (x.dtype == DType::f64)

@@ -26,6 +26,9 @@ void layer_norm_backward(const View& x, const View* weight, const View& mean, co
 void rms_norm(const View& x, const View* weight, int norm_dims, double eps, const View& y, const View& rstd);
 void rms_norm_backward(const View& x, const View* weight, const View& rstd, const View& dy, int norm_dims,
                        const View* dx, const View* dweight);
+/// The bytes of the copy that these make of an x, y or dy whose last `norm_dims` dims are no one row; data is not
+/// looked at.
+int64_t norm_scratch(const View& x, int norm_dims);
 
 /// The two sums over a block of classes that cross-entropy needs, for x with classes along `dim`: for each row,
 /// terms[0, row] = sum(exp(x - shift)), terms[1, row] = x[target - first] if the target lies in this block, else 0,

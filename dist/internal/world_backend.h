@@ -25,6 +25,7 @@ class WorldBackend {
   const char* const name;
   const int rank, size, local_size;
   std::vector<std::string> arguments;
+  bool overlaps = false;  ///< without a thread: of a simulated world
 
  protected:
   /// How many communicators of these ranks and this name were made before, by this rank.

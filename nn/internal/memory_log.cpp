@@ -15,7 +15,7 @@ int32_t MemoryLog::text_of(std::string_view text) {
 }
 
 void MemoryLog::begin(const Span& span) {
-  Frame frame = frames_.empty() ? Frame{nullptr, -1, -1, false} : frames_.back();
+  Frame frame = frames_.empty() ? Frame{nullptr, -1, -1, false, false} : frames_.back();
   frame.span = &span;
   auto now = static_cast<int64_t>(moments_.size());
   if (span.kind == SpanKind::phase) {
@@ -28,6 +28,7 @@ void MemoryLog::begin(const Span& span) {
     frame.what = text_of(span.name);
   }
   frame.gathered |= span.kind == SpanKind::redistribution && std::strcmp(span.name, "parameter") == 0;
+  frame.copied |= span.kind == SpanKind::file;
   frames_.push_back(frame);
 }
 
@@ -41,7 +42,7 @@ void MemoryLog::end(const Span& span) {
 
 void MemoryLog::allocated(uint64_t number, int64_t bytes, Device device, MemoryUse use) {
   if (device != device_) return;
-  Frame frame = frames_.empty() ? Frame{nullptr, -1, -1, false} : frames_.back();
+  Frame frame = frames_.empty() ? Frame{nullptr, -1, -1, false, false} : frames_.back();
   auto index = static_cast<int32_t>(blocks_.size());
   Block block{.bytes = bytes,
               .born = static_cast<int64_t>(moments_.size()),
@@ -50,7 +51,8 @@ void MemoryLog::allocated(uint64_t number, int64_t bytes, Device device, MemoryU
               .module = frame.module,
               .what = frame.what,
               .use = use,
-              .gathered = frame.gathered};
+              .gathered = frame.gathered,
+              .copied = frame.copied};
   blocks_.push_back(block);
   moments_.emplace_back(index, true);
   there_.emplace(number, index);
@@ -78,6 +80,7 @@ MemoryKind MemoryLog::kind_of(const Block& b) const {
   if (first_step_ < 0 || b.born < first_step_)
     return b.died < 0 || b.died >= first_step_ ? MemoryKind::parameters : MemoryKind::working;
   if (b.use == MemoryUse::workspace) return MemoryKind::working;
+  if (b.copied) return MemoryKind::checkpoint;
   if (b.phase >= 0) {
     int64_t end = phase_ends_[static_cast<size_t>(b.phase)];
     if (end >= 0 && (b.died < 0 || b.died >= end)) {  // left behind
@@ -110,6 +113,7 @@ std::string MemoryLog::name_of(const Block& b, MemoryKind kind) const {
 }
 
 std::string MemoryLog::place_of(const Block& b) const {
+  if (b.copied && b.what >= 0) return texts_[static_cast<size_t>(b.what)];
   std::string out = b.born < first_step_ || first_step_ < 0 ? "before the first step"
                     : b.phase_name < 0                      ? "forward"
                                                             : texts_[static_cast<size_t>(b.phase_name)];

@@ -22,6 +22,7 @@ class MemoryLog : public Observer, public AllocationObserver {
     int32_t phase_name, module, what;  // texts; -1: none
     MemoryUse use;
     bool gathered;  // a parameter in its use layout
+    bool copied;    // for a checkpoint
   };
 
   explicit MemoryLog(Device device) : device_(device) {}
@@ -37,7 +38,7 @@ class MemoryLog : public Observer, public AllocationObserver {
   struct Frame {
     const Span* span;
     int32_t module, what;
-    bool gathered;
+    bool gathered, copied;
   };
   int32_t text_of(std::string_view text);
   MemoryKind kind_of(const Block& block) const;

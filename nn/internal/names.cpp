@@ -1,4 +1,6 @@
+#include <cleave/core/text.h>
 #include <cleave/nn/internal/names.h>
+
 #include <algorithm>
 
 namespace cleave::nn::detail {
@@ -39,21 +41,6 @@ bool is_pattern(std::string_view text) {
 
 bool matches(std::string_view pattern, std::string_view name) {
   return matches_from(segments(pattern), 0, segments(name), 0);
-}
-
-int edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      int replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& names) {

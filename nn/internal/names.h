@@ -11,9 +11,7 @@ bool is_pattern(std::string_view text);
 /// "", has no segments.
 bool matches(std::string_view pattern, std::string_view name);
 
-/// Edits (insert, delete, replace) from one text to the other.
-int edit_distance(std::string_view a, std::string_view b);
-/// "; the nearest are a, b, c", or "; there are none".
+/// By edit distance: "; the nearest are a, b, c", or "; there are none".
 std::string nearest(std::string_view word, const std::vector<std::string>& names);
 
 }  // namespace cleave::nn::detail

@@ -4,6 +4,7 @@
 #include <cleave/core/allocator.h>
 #include <cleave/core/error.h>
 #include <cleave/dist/observer.h>
+#include <cleave/nn/internal/parameter_names.h>
 #include <cleave/ops/observer.h>
 
 namespace cleave::nn::detail {
@@ -52,7 +53,10 @@ void ProfileRecorder::start(const std::string& name, bool keep_events) {
   keep_events_ = keep_events;
   interval_text_ = texts.of(name, "interval");
   began_ = last_ = now_ns();
-  if (intervals++ == 0) first = began_;
+  if (intervals++ == 0) {
+    first = began_;
+    forget_storage_names();
+  }
   frames_.push_back({nullptr, named_row("other"), false, begin_event(began_)});
   sample_memory(began_);
   Observer::set(this);
@@ -89,6 +93,10 @@ void ProfileRecorder::begin(const Span& span) {
   bool nested = around.span && around.span->kind == SpanKind::kernel;  // is part of that kernel's work
   if (!nested) add_work(rows[frame.row], span);
   frame.event = begin_event(now);
+  frame.subject = around.subject;
+  if (frame.event >= 0)
+    if (std::string subject = subject_of(span); !subject.empty())
+      frame.subject = &*subjects_.insert(std::move(subject)).first;
   frames_.push_back(frame);
   sample_memory(now);
 }
@@ -98,14 +106,28 @@ void ProfileRecorder::end(const Span& span) {
   int64_t now = now_ns();
   charge(now);
   sample_memory(now);
-  end_frame(now, frames_.back().event >= 0 ? texts.of(span) : 0);
+  end_frame(now, frames_.back().event >= 0 ? texts.of(span, subject_now(span)) : 0);
+}
+
+// A wait belongs to what was started, wherever it is waited for.
+const std::string* ProfileRecorder::subject_now(const Span& span) {
+  const std::string* subject = frames_.back().subject;
+  if (span.kind == SpanKind::redistribution) return subject;
+  if (span.kind != SpanKind::collective) return nullptr;
+  const auto& s = static_cast<const CollectiveSpan&>(span);
+  if (s.part != CollectiveSpan::Part::call) {
+    auto started = under_way_.find(s.call.recv);
+    return started == under_way_.end() ? nullptr : started->second;
+  }
+  under_way_.insert_or_assign(s.call.recv, subject);
+  return subject;
 }
 
 void ProfileRecorder::finished(const Span& span, int64_t began, int64_t ended) {
   if (!keep_events_ || ended < first) return;
   began = std::max(began, first);
   if (int64_t at = begin_event(began); at >= 0)
-    events[static_cast<size_t>(at)] = {began, ended, dist::current_phase(), texts.of(span), true};
+    events[static_cast<size_t>(at)] = {began, ended, dist::current_phase(), texts.of(span, subject_now(span)), true};
 }
 
 void ProfileRecorder::charge(int64_t now) {

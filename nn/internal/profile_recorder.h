@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <cleave/nn/internal/profile_text.h>
@@ -51,8 +52,9 @@ class ProfileRecorder : public Observer {
   struct Frame {
     const Span* span;
     uint32_t row;
-    bool owns_kernels;  // their time and work are this row's
-    int64_t event;      // -1: none
+    bool owns_kernels;                     // their time and work are this row's
+    int64_t event;                         // -1: none
+    const std::string* subject = nullptr;  // what the innermost redistribution moves; null: unknown
   };
   uint32_t row_of(const Span& span);
   uint32_t named_row(const std::string& name);
@@ -60,12 +62,15 @@ class ProfileRecorder : public Observer {
   void charge(int64_t now);
   int64_t begin_event(int64_t now);
   void end_frame(int64_t now, uint32_t text);
+  const std::string* subject_now(const Span& span);
   void sample_memory(int64_t now);
 
   const ProfilerOptions options_;
   KernelWork work_;
   std::unordered_map<uint64_t, uint32_t> known_rows_;
   std::vector<Frame> frames_;  // the interval itself first
+  std::unordered_set<std::string> subjects_;
+  std::unordered_map<const void*, const std::string*> under_way_;  // subjects of started collectives, by what they fill
   uint32_t interval_text_ = 0;
   bool running_ = false, keep_events_ = false;
   int64_t last_ = 0, began_ = 0;

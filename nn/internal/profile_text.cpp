@@ -2,6 +2,7 @@
 
 #include <cleave/autograd/observer.h>
 #include <cleave/dist/observer.h>
+#include <cleave/nn/internal/parameter_names.h>
 #include <cleave/nn/observer.h>
 #include <cleave/ops/observer.h>
 
@@ -59,6 +60,7 @@ std::string name_of(const Span& span) {
       return fmt::format("{}{} over {}", wait, to_string(s.call.kind), s.axis);
     }
     case SpanKind::redistribution:
+      if (std::string_view(span.name) == "gradients") return "reduction of gradients";
       if (std::string_view(span.name) == "parameter") return "gather of a parameter";
       return std::string_view(span.name) == "gather again" ? span.name : "redistribution";
     case SpanKind::module:
@@ -66,6 +68,13 @@ std::string name_of(const Span& span) {
     default:
       return span.name;
   }
+}
+
+std::string subject_of(const Span& span) {
+  if (span.kind != SpanKind::redistribution) return "";
+  const auto& s = as<RedistributionSpan>(span);
+  const std::string& name = storage_name(s.subject);
+  return s.count == 1 || name.empty() ? name : fmt::format("{} and {} more", name, s.count - 1);
 }
 
 void EventTexts::collect(const Span& span) {
@@ -121,10 +130,11 @@ uint32_t EventTexts::of(const std::string& name, const char* category) {
   return known_[key] = static_cast<uint32_t>(texts_.size() - 1);
 }
 
-uint32_t EventTexts::of(const Span& span) {
+uint32_t EventTexts::of(const Span& span, const std::string* subject) {
   collect(span);
   Hash key;
   key.add(static_cast<uint64_t>(span.kind)).add(span.name);
+  if (subject) key.add(*subject);
   for (const auto* list : {&in_, &out_}) {
     key.add(list->size());
     for (const TypeRef& t : *list) {
@@ -140,7 +150,7 @@ uint32_t EventTexts::of(const Span& span) {
   if (span.kind == SpanKind::file) key.add(static_cast<uint64_t>(as<FileSpan>(span).bytes));
   if (auto found = known_.find(key.value()); found != known_.end()) return found->second;
 
-  if (texts_.size() >= kMaxTexts) return of(span.name, category(span.kind));
+  if (texts_.size() >= kMaxTexts) return of(std::string(span.name), category(span.kind));
   EventText text{name_of(span), category(span.kind), ""};
   if (span.kind == SpanKind::file) text.arguments = fmt::format("\"bytes\":{}", as<FileSpan>(span).bytes);
   if (span.kind == SpanKind::collective) text.arguments = collective_arguments(as<CollectiveSpan>(span));
@@ -151,6 +161,10 @@ uint32_t EventTexts::of(const Span& span) {
     text.arguments += fmt::format("{}\"{}\":[{}]", text.arguments.empty() ? "" : ",", name, items);
   };
   if (!in_.empty() || !out_.empty()) list("in", in_), list("out", out_);
+  if (subject) {
+    if (span.kind == SpanKind::redistribution) text.name.append(": ").append(*subject);
+    text.arguments += ",\"of\":" + quoted(*subject);
+  }
   texts_.push_back(std::move(text));
   return known_[key.value()] = static_cast<uint32_t>(texts_.size() - 1);
 }

@@ -32,8 +32,9 @@ struct EventText {
 /// The texts of spans, by what is in them.
 class EventTexts {
  public:
-  /// Of a span that ends now: types of outputs are known. Beyond 65,536 texts: one of the name alone.
-  uint32_t of(const Span& span);
+  /// Of a span that ends now: types of outputs are known. `subject`: what communication moves, if known. Beyond
+  /// 65,536 texts: one of the name alone.
+  uint32_t of(const Span& span, const std::string* subject = nullptr);
   /// Of something that is no span.
   uint32_t of(const std::string& name, const char* category);
   const EventText& operator[](uint32_t i) const { return texts_[i]; }
@@ -52,6 +53,9 @@ class EventTexts {
 
 /// What a span is called: "linear", "backward of linear", "all_reduce over tp", "blocks.0.attention".
 std::string name_of(const Span& span);
+/// What a redistribution moves: "blocks.0.mlp.up.weight", "head.weight and 11 more"; "" if no parameter is known for
+/// it.
+std::string subject_of(const Span& span);
 /// "text" with quotes and escapes.
 std::string quoted(std::string_view text);
 

@@ -3,6 +3,8 @@
 #include <cleave/core/error.h>
 #include <cleave/dist/communicator.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string_view>
@@ -59,12 +61,13 @@ class RankText {
   }
   std::string at(int64_t ns) const { return microseconds(ns + shift_); }
   static std::string arguments(const Event& e, const EventText& text) {
-    return fmt::format("\"phase\":{}{}{}", quoted(e.phase), text.arguments.empty() ? "" : ",", text.arguments);
+    return fmt::format("\"phase\":{}{}{}", detail::quoted(e.phase), text.arguments.empty() ? "" : ",", text.arguments);
   }
   void span(const Event& e) {
     const EventText& text = r_.texts[e.text];
     line("{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":0,\"ts\":{},\"dur\":{},\"args\":{{{}}}}}",
-         quoted(text.name), text.category, rank_, at(e.begin), microseconds(e.end - e.begin), arguments(e, text));
+         detail::quoted(text.name), text.category, rank_, at(e.begin), microseconds(e.end - e.begin),
+         arguments(e, text));
   }
   // Flights, and what threads do for a save, overlap: each is a track of its own below the rank's spans.
   void flight(const Event& e, size_t number) {
@@ -74,7 +77,7 @@ class RankText {
       line(
           "{{\"name\":{},\"cat\":\"{}\",\"ph\":\"{}\",\"id2\":{{\"local\":\"{}\"}},\"pid\":{},\"tid\":0,\"ts\":{},"
           "\"args\":{{{}}}}}",
-          quoted(text.name), category, phase, number, rank_, at(time), arguments(e, text));
+          detail::quoted(text.name), category, phase, number, rank_, at(time), arguments(e, text));
   }
 
   const ProfileRecorder& r_;
@@ -129,6 +132,7 @@ bool receive_text(dist::Communicator& all, int rank, std::string& text) {
 void write_chrome_trace(const ProfileRecorder& recorder, dist::World* world, const std::string& path) {
   bool alone = !world || world->size() == 1 || world->backend() == std::string_view("simulated");
   int64_t origin = recorder.first;
+  int own = dist::World::current() ? dist::World::current()->rank() : 0;
   if (!alone && world->rank() > 0) {
     dist::Communicator& all = world->communicator();
     int64_t offset = clock_offset(all);
@@ -136,7 +140,9 @@ void write_chrome_trace(const ProfileRecorder& recorder, dist::World* world, con
     RankText(recorder, world->rank(), offset - origin, [&](const std::string& text) { send_text(all, text); }).write();
     return send_text(all, "");
   }
-  std::ofstream file(path);
+  bool device = std::filesystem::exists(path) && !std::filesystem::is_regular_file(path);
+  std::string unfinished = device ? path : path + ".tmp";  // a file of the name asked for is whole, or not there
+  std::ofstream file(unfinished);
   auto write = [&](const std::string& text) {
     if (!(file << text)) throw FileError(fmt::format("[profiler] the trace {} cannot be written", path));
   };
@@ -147,13 +153,14 @@ void write_chrome_trace(const ProfileRecorder& recorder, dist::World* world, con
     clock_offset(world->communicator());
     world->communicator().broadcast(&origin, 1, DType::i64, 0);
   }
-  RankText(recorder, 0, -origin, write).write();
+  RankText(recorder, own, -origin, write).write();
   std::string text;
   for (int rank = 1; !alone && rank < world->size(); ++rank)
     while (receive_text(world->communicator(), rank, text)) write(text);
   write("\n]}\n");
   file.close();
-  if (!file) throw FileError(fmt::format("[profiler] the trace {} cannot be written; is the disk full?", path));
+  if (!file || (!device && std::rename(unfinished.c_str(), path.c_str()) != 0))
+    throw FileError(fmt::format("[profiler] the trace {} cannot be written; is the disk full?", path));
 }
 
 }  // namespace cleave::nn::detail

@@ -10,7 +10,9 @@ namespace cleave::optim::detail {
 namespace {
 
 constexpr Kernel kernel{
-    .cpu = [](const KernelCall& c) { cpu::reduce(c.attributes.as<cpu::Reduce>(), *c.in[0], *c.out[0]); }};
+    .cpu = [](const KernelCall& c) { cpu::reduce(c.attributes.as<cpu::Reduce>(), *c.in[0], *c.out[0]); },
+    .cpu_scratch =
+        [](const KernelCall& c) { return cpu::reduce_scratch(c.attributes.as<cpu::Reduce>(), *c.in[0], *c.out[0]); }};
 
 }  // namespace
 

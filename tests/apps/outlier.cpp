@@ -1,9 +1,12 @@
 // Steps that stand out, and the log that says so.
 #include "gpt/outlier.h"
 
+#include <cleave/core/error.h>
+
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -59,8 +62,37 @@ TEST_CASE("a falling loss, a constant one, zeros and a new level") {
   for (int i = 0; i < 60; ++i) level.add(1 + 0.01 * (i % 2));
   int flagged = 0;
   for (int i = 0; i < 300; ++i) flagged += level.add(2).outlier;
-  CHECK(flagged > 0);
-  CHECK(flagged < 100);
+  CHECK(flagged == 10);  // then they are the level
+  CHECK(level.add(3).outlier);
+}
+
+TEST_CASE("no storm: warm-up, a slow rise, a step in noise, nothing but not finite") {
+  std::mt19937 random(5);
+  std::normal_distribution<double> noise(0, 1);
+  int start = 0, rise = 0, shift = 0;
+  OutlierDetector norms, rising, shifted, nothing;
+  for (int i = 0; i < 400; ++i) {
+    start +=
+        norms.add((1 + 20 * std::exp(-i / 10.0)) * std::exp(0.2 * noise(random))).outlier;  // as gradient norms begin
+    rise += rising.add(1 + 0.01 * i + 0.1 * noise(random)).outlier;
+    shift += shifted.add((i < 200 ? 1 : 3) + 0.1 * noise(random)).outlier;
+    CHECK(nothing.add(std::nan("")).outlier);
+  }
+  CHECK(start == 0);
+  CHECK(rise == 0);
+  CHECK(shift > 0);
+  CHECK(shift <= 10);
+  for (int i = 0; i < 20; ++i) CHECK_FALSE(nothing.add(1).z.has_value());
+  CHECK(nothing.add(1).z == 0.0);
+}
+
+TEST_CASE("of a row of outliers that ends before it is a level, none counts for the next") {
+  OutlierDetector detector;
+  for (int i = 0; i < 50; ++i) detector.add(1 + 0.1 * (i % 2));
+  for (int row = 0; row < 5; ++row) {
+    for (int i = 0; i < 9; ++i) CHECK(detector.add(1000.0 * std::pow(10, row)).outlier);
+    CHECK_FALSE(detector.add(1).outlier);
+  }
 }
 
 TEST_CASE("numbers that are not finite are outliers and change nothing") {
@@ -72,6 +104,42 @@ TEST_CASE("numbers that are not finite are outliers and change nothing") {
     CHECK_FALSE(a.add(std::numeric_limits<double>::infinity()).z.has_value());
   }
   CHECK(*a.add(7).z == *b.add(7).z);
+}
+
+TEST_CASE("steps that the loss scale left out are no outliers, others that are not finite are") {
+  TemporaryFolder folder;
+  std::string path = folder.path("run.jsonl");
+  {
+    LogFile log(path);
+    double inf = std::numeric_limits<double>::infinity();
+    log.write({.step = 1, .loss = 5, .grad_norm = inf, .skipped = true, .loss_scale = 65536});
+    log.write({.step = 2, .loss = 5, .grad_norm = inf, .skipped = true});
+    log.write({.step = 3, .loss = std::nan(""), .grad_norm = 1, .skipped = true, .loss_scale = 65536});
+  }
+  auto lines = lines_of(path);
+  REQUIRE(lines.size() == 3);
+  CHECK_FALSE(lines[0].contains("outlier"));
+  CHECK(lines[0]["grad_norm"].is_null());
+  CHECK(lines[1]["outlier"] == nlohmann::json({"grad_norm"}));
+  CHECK(lines[2]["outlier"] == nlohmann::json({"loss"}));
+}
+
+TEST_CASE("a log with half a line, foreign lines and steps that stand twice goes on with each step once") {
+  TemporaryFolder folder;
+  std::string one = to_json({.step = 1, .loss = 1}) + "\n", two = to_json({.step = 2, .loss = 2}) + "\n";
+  std::string path = folder.write("run.jsonl", one + "[1]\n{\"step\": \"x\"}\n{\"step\": 1.5}\n" + two + one + two +
+                                                   to_json({.step = 3, .loss = 3}) + "\n{\"step\": 4, \"lo");
+  LogFile(path, 2).write({.step = 3, .loss = 7});
+  auto lines = lines_of(path);
+  REQUIRE(lines.size() == 3);
+  for (size_t i = 0; i < 3; ++i) CHECK(lines[i]["step"] == i + 1);
+  CHECK(lines[2]["loss"] == 7);
+  CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
+  std::filesystem::create_symlink(path, folder.path("link.jsonl"));
+  LogFile(folder.path("link.jsonl"), 1).write({.step = 2, .loss = 9});
+  CHECK(lines_of(path).size() == 2);  // the file that the link names
+  CHECK(std::filesystem::is_symlink(folder.path("link.jsonl")));
+  CHECK_THROWS_AS(LogFile(folder.path("no/run.jsonl")), cleave::FileError);
 }
 
 TEST_CASE("a log names its outliers, and goes on as if never interrupted") {

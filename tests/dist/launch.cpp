@@ -1,8 +1,13 @@
 // Thread ranks: how errors, early returns, signals and options reach all of them.
 #include "dist/collective_cases.h"
 
+#include <cleave/core/allocator.h>
 #include <cleave/core/parallel.h>
 #include <cleave/core/random.h>
+#include <cleave/core/tensor_impl.h>
+#include <cleave/dist/mesh.h>
+#include <cleave/dist/redistribution.h>
+#include <cleave/ops/creation.h>
 
 #include <atomic>
 #include <chrono>
@@ -276,6 +281,27 @@ TEST_CASE("thread ranks start alike and leave the caller's state alone") {
   CHECK_THROWS_AS(run_ranks({.ranks = 2}, [](World&) {}), ValueError);
   unsetenv("CLEAVE_THREADS");
   CHECK_THROWS_AS(run_ranks({.ranks = 0}, [](World&) {}), ValueError);
+}
+
+TEST_CASE("a simulated rank holds what an overlapped collective uses until its result is wanted") {
+  auto peak = [](Overlap overlap) {
+    int64_t out = 0;
+    simulate(
+        4, 1,
+        [&](World& w) {
+          CHECK(w.overlaps() == (overlap == Overlap::on));
+          DeviceMesh mesh(w, {{"dp", 4}});
+          Tensor x = empty({4, 1 << 20}, {.device = Device::Meta, .layout = mesh.layout("-, dp")});
+          Tensor whole = start_redistribution(x, mesh.replicated(2).data(), "test");
+          int64_t before = memory_stats(Device::Meta).active;
+          cleave::detail::elements(whole);
+          out = before - memory_stats(Device::Meta).active;
+        },
+        overlap);
+    return out;
+  };
+  CHECK(peak(Overlap::off) == 0);
+  CHECK(peak(Overlap::on) == 4 * 4 << 20);  // the ranks' blocks, side by side: dim 1 is gathered
 }
 
 TEST_CASE("a simulated rank counts bytes and time and moves nothing") {

@@ -1,0 +1,37 @@
+#include <cleave/autograd/grad_mode.h>
+#include <cleave/autograd/redistribute.h>
+#include <cleave/core/primitives.h>
+#include <cleave/dist/launch.h>
+#include <cleave/dist/mesh_state.h>
+#include <cleave/nn/checkpoint.h>
+#include <cleave/nn/internal/save_plan.h>
+#include <cleave/nn/observer.h>
+
+namespace cleave::nn {
+
+CheckpointCopies checkpoint_copies(const std::vector<CheckpointGroup>& groups, const SaveOptions& options) {
+  NoGrad off;
+  FileSpan span("save", 0);
+  const dist::World* world = dist::World::current();
+  int rank = world ? world->rank() : 0, ranks = world ? world->size() : 1;
+  detail::Owners owners(ranks);
+  CheckpointCopies out{.held = {}, .bytes = std::vector<int64_t>(static_cast<size_t>(ranks), 0)};
+  auto take = [&](const Tensor& given) {
+    TensorType type = detail::writable_type(given.type());
+    Tensor x = given.detach();
+    if (type.layout && type.layout->mesh->member()) x = dist::redistribute(x, dist::Layout(type.layout));
+    bool fresh = x.storage() != given.storage();
+    for (const detail::OwnedBox& owned : owners.assign(type)) {
+      out.bytes[static_cast<size_t>(owned.rank)] += numel(owned.box.shape) * size_of(type.dtype);
+      if (owned.rank != rank) continue;
+      Tensor block = x.local();
+      out.held.push_back(fresh ? cleave::detail::dense(block) : cleave::detail::dense_copy(block, type.dtype));
+    }
+  };
+  for (const CheckpointGroup& group : groups)
+    for (auto& file : detail::plan_files(group.name, group.tensors, group.metadata, options.max_file_bytes))
+      for (auto& planned : file.tensors) take(planned.tensor);
+  return out;
+}
+
+}  // namespace cleave::nn

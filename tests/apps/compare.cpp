@@ -63,7 +63,8 @@ TEST_CASE(
     o.step = step;
     o.step.batch = 5;
     o.steps = 4;
-    Corpus corpus = open_corpus(text, o.model);
+    o.data = text;
+    Corpus corpus = open_corpus(o);
     cleave::dist::run_ranks({.ranks = 2, .checked = 1}, [&](cleave::dist::World& world) {
       compare_with_single(world, o, place(world, o.model, "tp=2", ""), corpus);
     });

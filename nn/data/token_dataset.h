@@ -62,7 +62,8 @@ class TokenDataset {
   TokenLocation locate(int64_t position) const;
 
   /// Tells apart data that differ: of the hashes of all files (TokenFile::hash), their sizes, vocab(), and which part
-  /// of them this is. Text is read whole for it, once; of token files the headers are.
+  /// of them this is. Text is read whole for it, once; of token files the headers are: `verify` tells whether they are
+  /// true.
   uint64_t fingerprint() const;
 
  private:

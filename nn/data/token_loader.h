@@ -56,9 +56,8 @@ struct TokenBatch {
 /// Gives the windows of a dataset in a seeded order. Window i of a dataset of N tokens has the tokens i seq, ...,
 /// (i+1) seq: neighbours share one token, so every token but the first is a target once. An epoch has
 /// floor((N-1) / seq) windows, and without drop_last one more, padded, if targets are left. Windows do not stop at the
-/// ends of documents or files: a model sees the end of one and the start of the next, with whatever token stands
-/// between
-/// (`gpt tokenize`: <|endoftext|>). A loader needs no memory that grows with the data.
+/// ends of documents or files: a model sees the end of one and the start of the next, with the token between
+/// them (of `gpt tokenize`: <|endoftext|>). A loader needs no memory that grows with the data.
 ///
 /// The global batches depend on data, batch, seq, seed, shuffle and drop_last alone, never on ranks or layout; a rank
 /// reads no rows or columns but its own. Every rank makes the same number of steps, known beforehand from the sizes: no

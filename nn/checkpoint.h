@@ -103,7 +103,7 @@ struct CheckpointCopies {
   std::vector<int64_t> bytes;  ///< of the elements that each rank copies
 };
 /// Of a program whose parameters and state are on Device::Meta, and may have no elements. Communicates as a save does.
-CheckpointCopies checkpoint_copies(const std::vector<CheckpointGroup>& groups, const SaveOptions& options = {});
+CheckpointCopies checkpoint_copies(const std::vector<CheckpointGroup>& groups);
 
 struct LoadOptions {
   /// Off: names that only the model or only the file has are left alone, and told in the report.

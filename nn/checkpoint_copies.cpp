@@ -4,12 +4,15 @@
 #include <cleave/dist/launch.h>
 #include <cleave/dist/mesh_state.h>
 #include <cleave/nn/checkpoint.h>
+#include <cleave/nn/internal/safetensors_header.h>
 #include <cleave/nn/internal/save_plan.h>
 #include <cleave/nn/observer.h>
 
+#include <map>
+
 namespace cleave::nn {
 
-CheckpointCopies checkpoint_copies(const std::vector<CheckpointGroup>& groups, const SaveOptions& options) {
+CheckpointCopies checkpoint_copies(const std::vector<CheckpointGroup>& groups) {
   NoGrad off;
   FileSpan span("save", 0);
   const dist::World* world = dist::World::current();
@@ -28,9 +31,16 @@ CheckpointCopies checkpoint_copies(const std::vector<CheckpointGroup>& groups, c
       out.held.push_back(fresh ? cleave::detail::dense(block) : cleave::detail::dense_copy(block, type.dtype));
     }
   };
-  for (const CheckpointGroup& group : groups)
-    for (auto& file : detail::plan_files(group.name, group.tensors, group.metadata, options.max_file_bytes))
-      for (auto& planned : file.tensors) take(planned.tensor);
+  for (const CheckpointGroup& group : groups) {
+    std::vector<SafetensorsEntry> entries;
+    std::map<std::string, Tensor> by_name;
+    for (const auto& [name, x] : group.tensors) {
+      entries.push_back({.name = name, .dtype = x.dtype(), .shape = x.shape()});
+      by_name.emplace(name, x);
+    }
+    detail::make_header(entries, {});  // in the order of a file
+    for (const SafetensorsEntry& e : entries) take(by_name.at(e.name));
+  }
   return out;
 }
 

@@ -2,10 +2,10 @@
 // other reader of the format opens them.
 //
 //   step-00000100/
-//     model.safetensors       or model-00001-of-00003.safetensors, ... and model.safetensors.index.json (as Hugging
-//     Face) optimizer.safetensors   one for each further group state.json              values: step, schedule, random
-//     numbers, position in the data manifest.json           sizes, and the XXH3 (64 bits) of every file and every chunk
-//     of every tensor
+//     model.safetensors       or model-00001-of-00003.safetensors, ... with model.safetensors.index.json
+//     optimizer.safetensors   one for each further group
+//     state.json              values: step, schedule, random numbers, position in the data
+//     manifest.json           sizes, and the XXH3 (64 bits) of every file and every chunk of every tensor
 //
 // The bytes do not depend on the mesh that saved them. A tensor's chunks are `chunk_bytes` long (the last is shorter),
 // counted in its own row-major bytes; its `xxh3` is that of its chunks' digests in order, 8 bytes each, little-endian.

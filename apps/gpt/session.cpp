@@ -65,7 +65,7 @@ void Session::take(int64_t step) {
   doing_ = "begin";
   dist::check_interrupt();
   StepRecord record = one(step);
-  doing_ = "log";
+  doing_ = "log";  // an evaluation may have come between
   losses_.push_back(record.loss);
   counters_.step = step;
   if (first()) {
@@ -100,6 +100,7 @@ StepRecord Session::one(int64_t step) {
   StepResult result = trainer_.step(batch, step);
   doing_ = "";
   judge(batch, result, step);
+  doing_ = "log";
   StepRecord r{.step = step, .loss = result.loss, .grad_norm = result.grad_norm, .lr = trainer_.lr(step)};
   r.ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   watch_.end();

@@ -36,7 +36,7 @@ must_run whole 2 "${place[@]}"
 
 interrupted killed 2 "${place[@]}"
 [ "$code" -ne 0 ] || fault "exit code 0 after kill -9"
-has "$folder/killed.out" "^rank 0: step [0-9]+, [a-z]+(, in [a-z_]+ .* over dp)?: rank 1 died: its process"
+has "$folder/killed.out" "^rank 0: step [0-9]+, [a-z]+(, in [a-z_]+ .* over (dp|world))?: rank 1 died: its process"
 must_run killed 2 "${place[@]}" --resume auto
 has "$folder/killed.out" "goes on behind step [0-9]+"
 same_numbers whole killed

@@ -205,13 +205,13 @@ TEST_CASE("a save that is given up ends soon, whatever it has to write") {
   Counting files;
   files.held = true;
   {
+    std::jthread later;  // joined after the save has been given up: it outlives neither
     nn::CheckpointSave save = nn::save_checkpoint_async(
         folder.path("c"), {.groups = {{"model", {{"x", zeros({64, 1 << 18})}}}}}, {.files = &files});
-    std::thread later([&] {
+    later = std::jthread([&] {
       usleep(20000);
       files.held = false;
     });
-    later.detach();
   }
   CHECK(files.written <= int64_t{8} << 20);  // of 64 MiB
   CHECK(names(folder).empty());

@@ -16,11 +16,14 @@ namespace cleave::nn {
 using detail::CheckpointFiles;
 using detail::LoadTarget;
 using detail::Match;
+using detail::StoredChunk;
 using detail::StoredTensor;
 
 namespace {
 
 namespace core = cleave::detail;
+
+using LayoutOf = std::function<dist::Layout(const std::string&, const TensorType&)>;
 
 // What this rank holds of a tensor; none outside its mesh.
 dist::Box own_box(const TensorType& type) {
@@ -55,16 +58,37 @@ void require_ties(const CheckpointFiles& files, const Match& match, const dist::
 
 // All that this rank is going to read, and that it can be read.
 int64_t verify_matches(CheckpointFiles& files, const std::vector<Match>& matches) {
+  std::vector<StoredChunk> chunks;
+  for (const Match& match : matches)
+    if (holds(match.target->tensor.type()))
+      for (const StoredTensor* stored : match.stored) files.list_chunks(*stored, stored_box(match), chunks);
+  files.verify(chunks);
   int64_t bytes = 0;
   for (const Match& match : matches) {
     if (!holds(match.target->tensor.type())) continue;
     dist::Box box = stored_box(match);
-    for (const StoredTensor* stored : match.stored) files.verify(*stored, box);
     if (match.stored.size() > 1) require_ties(files, match, box);
     if (match.stored[0]->entry->dtype == DType::boolean) files.read(*match.stored[0], box);  // checks its bytes
     bytes += numel(box.shape) * size_of(match.stored[0]->entry->dtype);
   }
   return bytes;
+}
+
+TensorType type_to_read(const std::string& name, const StoredTensor& stored, const LayoutOf& layout_of) {
+  TensorType type{stored.entry->dtype, stored.entry->shape};
+  dist::Layout layout = layout_of(name, type);
+  if (layout.defined()) type.layout = layout.resolve(type.shape.rank()).data();
+  if (type.layout && type.layout->partial)
+    throw LayoutError(
+        fmt::format("[read] {} cannot be read as {}: a partial sum has no one value", name, describe(type)));
+  return type;
+}
+
+Tensor read_as(const CheckpointFiles& files, const StoredTensor& stored, const TensorType& type) {
+  dist::Box box = own_box(type);
+  if (!holds(type)) return core::make_tensor(type.shape, box.shape, type.dtype, Device::Meta, type.layout, true);
+  Tensor block = files.read(stored, box);
+  return type.layout ? core::make_view(block, block.impl()->view, type.shape, type.layout) : block;
 }
 
 void assign(const CheckpointFiles& files, const Match& match) {
@@ -156,16 +180,14 @@ const std::string& Checkpoint::text(const std::string& name) const {
 }
 
 void Checkpoint::verify() const {
-  std::vector<std::pair<const StoredTensor*, int64_t>> chunks;
-  if (!files_->manifest) return;
+  std::vector<StoredChunk> chunks;
   for (const auto& [name, group] : files_->groups)
     for (const auto& [tensor, stored] : group.tensors)
-      for (int64_t c = 0; c < detail::chunks_of(stored.entry->bytes, files_->manifest->chunk_bytes); ++c)
-        chunks.emplace_back(&stored, c);
+      for (int64_t c = 0; c < files_->chunks_of(stored); ++c) chunks.push_back({&stored, c});
   files_->ranks.run([&] {
     auto mine = dist::balanced_block(static_cast<int64_t>(chunks.size()), files_->ranks.size(), files_->ranks.rank());
-    for (int64_t i = mine.offset; i < mine.offset + mine.size; ++i)
-      files_->verify(*chunks[static_cast<size_t>(i)].first, chunks[static_cast<size_t>(i)].second);
+    auto first = chunks.begin() + mine.offset;
+    files_->verify({first, first + mine.size});
   });
 }
 
@@ -174,22 +196,16 @@ NamedTensors Checkpoint::read(
     const std::function<dist::Layout(const std::string&, const TensorType&)>& layout_of) const {
   NamedTensors out;
   files_->ranks.run([&] {
-    for (const auto& [name, stored] : files_->group(group).tensors) {
-      TensorType type{stored.entry->dtype, stored.entry->shape};
-      dist::Layout layout = layout_of(name, type);
-      if (layout.defined()) type.layout = layout.resolve(type.shape.rank()).data();
-      if (type.layout && type.layout->partial)
-        throw LayoutError(
-            fmt::format("[read] {} cannot be read as {}: a partial sum has no one value", name, describe(type)));
-      dist::Box box = own_box(type);
-      if (!holds(type)) {
-        out.emplace_back(name, core::make_tensor(type.shape, box.shape, type.dtype, Device::Meta, type.layout, true));
-        continue;
-      }
-      files_->verify(stored, box);
-      Tensor block = files_->read(stored, box);
-      out.emplace_back(name, type.layout ? core::make_view(block, block.impl()->view, type.shape, type.layout) : block);
+    const auto& stored = files_->group(group).tensors;
+    std::vector<TensorType> types;
+    std::vector<StoredChunk> chunks;
+    for (const auto& [name, tensor] : stored) {
+      types.push_back(type_to_read(name, tensor, layout_of));
+      if (holds(types.back())) files_->list_chunks(tensor, own_box(types.back()), chunks);
     }
+    files_->verify(chunks);
+    auto type = types.begin();
+    for (const auto& [name, tensor] : stored) out.emplace_back(name, read_as(*files_, tensor, *type++));
   });
   return out;
 }

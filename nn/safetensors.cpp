@@ -1,4 +1,5 @@
 #include <cleave/core/error.h>
+#include <cleave/core/parallel.h>
 #include <cleave/core/tensor_impl.h>
 #include <cleave/nn/data/internal/mapped_file.h>
 #include <cleave/nn/internal/boxes.h>
@@ -13,6 +14,8 @@
 namespace cleave::nn {
 
 namespace {
+
+constexpr int64_t kCopiedAtOnce = int64_t{1} << 20;  // bytes that are worth another thread
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw FileError(fmt::format("{} is no complete safetensors file: {}", path, what));
@@ -83,8 +86,11 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, const dist::Box& box, 
   require_inside(path_, entry, box);
   auto* to = static_cast<std::byte*>(memory);
   const std::byte* from = bytes(entry).data();
-  detail::each_run(entry.shape, box, size_of(entry.dtype), [&](int64_t source, int64_t target, int64_t bytes) {
-    std::memcpy(to + target, from + source, static_cast<size_t>(bytes));
+  int64_t element = size_of(entry.dtype);
+  parallel_for(numel(box.shape) * element, kCopiedAtOnce, [&](int64_t begin, int64_t end) {
+    detail::each_run(entry.shape, box, element, begin, end, [&](int64_t source, int64_t target, int64_t bytes) {
+      std::memcpy(to + target, from + source, static_cast<size_t>(bytes));
+    });
   });
   if (entry.dtype == DType::boolean) {
     auto bad = std::find_if(to, to + numel(box.shape), [](std::byte b) { return b > std::byte{1}; });

@@ -28,6 +28,7 @@ nn::CheckpointContent content_of(Trainer& trainer, const nn::TokenLoader& batche
                     {"skipped", counters.skipped},
                     {"skipped_in_a_row", counters.skipped_in_a_row},
                     {"batches", to_string(batches.state())},
+                    {"batch", batches.options().batch},
                     {"optimizer", o.update.optimizer}};
   return content;
 }
@@ -102,6 +103,7 @@ void RunCheckpoints::resume(Trainer& trainer, nn::TokenLoader& batches, RunCount
   nn::NamedTensors state = file.read("optimizer", layouts), averages, scaler;
   if (trainer.ema()) averages = file.read("ema", layouts);
   if (trainer.scaler()) scaler = file.read("scaler", [](const auto&, const auto&) { return cleave::dist::Layout(); });
+  int64_t batch = batches.options().batch, batch_before = file.integer("batch");
   RunCounters read{file.integer("step"), file.integer("skipped"), file.integer("skipped_in_a_row")};
   batches.restore(position);  // refuses what does not fit before anything else changes
   file.load(trainer.model());
@@ -113,6 +115,7 @@ void RunCheckpoints::resume(Trainer& trainer, nn::TokenLoader& batches, RunCount
   if (series_) left = series_->abandon_after(counters.step);
   if (!first()) return;
   fmt::print("goes on behind step {}: {}\n", counters.step, folder);
+  if (batch != batch_before) fmt::print("a step has {} windows from here on, {} before\n", batch, batch_before);
   for (const std::string& name : left) fmt::print("{} is of another course: now {}.abandoned\n", name, name);
 }
 

@@ -18,22 +18,28 @@ inline int64_t run_bytes(const Shape& global, const Shape& box, int64_t element)
   return run;
 }
 
-/// Calls f(offset in the tensor, offset in the dense box, bytes) for each run, in order.
+/// Calls f(offset in the tensor, offset in the dense box, bytes) for each run, in order, and for no more of them than
+/// lies in the bytes [begin, end) of the dense box: parts of one box can go to several threads.
+template <class F>
+void each_run(const Shape& global, const dist::Box& box, int64_t element, int64_t begin, int64_t end, F&& f) {
+  if (begin >= end) return;
+  int64_t run = run_bytes(global, box.shape, element);
+  Strides strides = contiguous_strides(global);
+  for (int64_t at = begin, next; at < end; at = next) {
+    int64_t first = at / run * run, where = 0, rest = first / element;
+    for (int d = box.shape.rank() - 1; d >= 0; --d) {
+      where += (box.offset[d] + rest % box.shape[d]) * strides[d];
+      rest /= box.shape[d];
+    }
+    next = std::min(end, first + run);
+    f(where * element + at - first, at, next - at);
+  }
+}
+
+/// For all runs.
 template <class F>
 void each_run(const Shape& global, const dist::Box& box, int64_t element, F&& f) {
-  int64_t total = numel(box.shape) * element, run = run_bytes(global, box.shape, element);
-  if (total == 0) return;
-  Strides strides = contiguous_strides(global);
-  Shape index(box.shape.rank(), 0);
-  for (int64_t at = 0; at < total; at += run) {
-    int64_t where = 0, rest = at / element;
-    for (int d = box.shape.rank() - 1; d >= 0; --d) {
-      index[d] = rest % box.shape[d];
-      rest /= box.shape[d];
-      where += (box.offset[d] + index[d]) * strides[d];
-    }
-    f(where * element, at, run);
-  }
+  each_run(global, box, element, 0, numel(box.shape) * element, f);
 }
 
 }  // namespace cleave::nn::detail

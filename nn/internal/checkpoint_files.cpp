@@ -1,4 +1,5 @@
 #include <cleave/core/error.h>
+#include <cleave/core/parallel.h>
 #include <cleave/nn/internal/boxes.h>
 #include <cleave/nn/internal/checkpoint_files.h>
 #include <cleave/nn/internal/file_operations.h>
@@ -145,29 +146,48 @@ const StoredGroup& CheckpointFiles::group(const std::string& name) const {
   throw FileError(fmt::format("{} has no group {}; it has {}", path, name, known));
 }
 
-void CheckpointFiles::verify(const StoredTensor& tensor, int64_t chunk) {
-  if (!manifest) return;
-  const SafetensorsFile& file = files[tensor.file];
-  const SafetensorsEntry& e = *tensor.entry;
-  const auto& expected = manifest->files.at(last_name(file.path())).chunks.at(e.name);
-  auto& done = verified[tensor.file][e.name];
-  done.resize(expected.size());
-  auto i = static_cast<size_t>(chunk);
-  if (done[i]) return;
-  int64_t at = chunk * manifest->chunk_bytes, bytes = std::min(manifest->chunk_bytes, e.bytes - at);
-  if (xxh3(file.bytes(e).data() + at, bytes) != expected[i])
-    throw FileError(fmt::format("{} is damaged: {} is not what was written, in its bytes {} to {}", file.path(), e.name,
-                                at, at + bytes));
-  done[i] = true;
+int64_t CheckpointFiles::chunks_of(const StoredTensor& tensor) const {
+  return manifest ? detail::chunks_of(tensor.entry->bytes, manifest->chunk_bytes) : 0;
 }
 
-void CheckpointFiles::verify(const StoredTensor& tensor, const dist::Box& box) {
+void CheckpointFiles::list_chunks(const StoredTensor& tensor, const dist::Box& box,
+                                  std::vector<StoredChunk>& out) const {
   if (!manifest) return;
+  const auto& done = verified[tensor.file];
+  auto known = done.find(tensor.entry->name);
   int64_t next = 0;  // runs come in order: what lies before was looked at
   each_run(tensor.entry->shape, box, size_of(tensor.entry->dtype), [&](int64_t at, int64_t, int64_t bytes) {
     int64_t last = (at + bytes - 1) / manifest->chunk_bytes;
-    for (next = std::max(next, at / manifest->chunk_bytes); next <= last; ++next) verify(tensor, next);
+    for (next = std::max(next, at / manifest->chunk_bytes); next <= last; ++next)
+      if (known == done.end() || !known->second[static_cast<size_t>(next)]) out.push_back({&tensor, next});
   });
+}
+
+void CheckpointFiles::verify(const std::vector<StoredChunk>& chunks) {
+  auto begin_of = [&](const StoredChunk& c) { return c.number * manifest->chunk_bytes; };
+  auto bytes_of = [&](const StoredChunk& c) {
+    return std::min(manifest->chunk_bytes, c.tensor->entry->bytes - begin_of(c));
+  };
+  auto count = static_cast<int64_t>(chunks.size());
+  std::vector<uint64_t> hashes(chunks.size());
+  parallel_for(count, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const StoredChunk& c = chunks[static_cast<size_t>(i)];
+      const std::byte* data = files[c.tensor->file].bytes(*c.tensor->entry).data();
+      hashes[static_cast<size_t>(i)] = xxh3(data + begin_of(c), bytes_of(c));
+    }
+  });
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const StoredChunk& c = chunks[i];
+    const std::string &path = files[c.tensor->file].path(), &name = c.tensor->entry->name;
+    const auto& expected = manifest->files.at(last_name(path)).chunks.at(name);
+    if (hashes[i] != expected[static_cast<size_t>(c.number)])
+      throw FileError(fmt::format("{} is damaged: {} is not what was written, in its bytes {} to {}", path, name,
+                                  begin_of(c), begin_of(c) + bytes_of(c)));
+    auto& done = verified[c.tensor->file][name];
+    done.resize(expected.size());
+    done[static_cast<size_t>(c.number)] = true;
+  }
 }
 
 }  // namespace cleave::nn::detail

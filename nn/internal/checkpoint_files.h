@@ -22,6 +22,12 @@ struct StoredGroup {
   Metadata metadata;
 };
 
+/// A part of a tensor that has a hash of its own.
+struct StoredChunk {
+  const StoredTensor* tensor = nullptr;
+  int64_t number = 0;
+};
+
 struct CheckpointFiles {
   Together ranks;
   std::string path;
@@ -33,11 +39,11 @@ struct CheckpointFiles {
   std::vector<std::map<std::string, std::vector<bool>>> verified;
 
   const StoredGroup& group(const std::string& name) const;
-  /// Hashes the chunks that a box touches, unless that was done. Throws FileError naming tensor and chunk. Nothing
-  /// without a manifest.
-  void verify(const StoredTensor& tensor, const dist::Box& box);
-  /// One chunk.
-  void verify(const StoredTensor& tensor, int64_t chunk);
+  int64_t chunks_of(const StoredTensor& tensor) const;
+  /// Appends the chunks that a box touches and that were not verified yet. Nothing without a manifest.
+  void list_chunks(const StoredTensor& tensor, const dist::Box& box, std::vector<StoredChunk>& out) const;
+  /// Hashes them on this rank's threads. Throws FileError naming tensor and bytes of the first that is damaged.
+  void verify(const std::vector<StoredChunk>& chunks);
   /// A box's elements, plain and dense.
   Tensor read(const StoredTensor& tensor, const dist::Box& box) const {
     return files[tensor.file].read(*tensor.entry, box);

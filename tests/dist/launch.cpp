@@ -240,10 +240,10 @@ TEST_CASE("a signal raises Interrupted on every rank, and the handlers go back")
 
 TEST_CASE("the watchdog says once who waits where, and the wait goes on") {
   std::string text = captured_stderr([&] {
-    run_ranks({.ranks = 3, .watchdog = 0.05}, [](World& w) {
+    run_ranks({.ranks = 3, .watchdog = 0.4}, [](World& w) {
       float x = 1;
       if (w.rank() == 0) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2000));
         w.communicator().send(&x, 1, DType::f32, 1);
       }
       if (w.rank() == 1) w.communicator().recv(&x, 1, DType::f32, 0);

@@ -108,31 +108,31 @@ TEST_CASE("a call that is dropped has ended: its buffers are free") {
 
 TEST_CASE("bytes under way are bounded") {
   using namespace std::chrono;
-  run_ranks({.ranks = 2, .overlap = Overlap::on, .link = {.latency = 0.05}}, [](World& w) {
+  run_ranks({.ranks = 2, .overlap = Overlap::on, .link = {.latency = 0.5}}, [](World& w) {
     auto back = behind(w);
     std::vector<float> x(4 << 20), y(4 << 20), small(10);
     auto start = steady_clock::now();
     auto a = back->start(all_reduce(x)), c = back->start(all_reduce(small));
-    CHECK(duration<double>(steady_clock::now() - start).count() < 0.045);
+    CHECK(duration<double>(steady_clock::now() - start).count() < 0.4);
     auto b = back->start(all_reduce(y));  // twice 16 MB do not go together
-    CHECK(duration<double>(steady_clock::now() - start).count() >= 0.05);
+    CHECK(duration<double>(steady_clock::now() - start).count() >= 0.5);
   });
 }
 
 TEST_CASE("a slow link takes its time, and hides behind other work") {
   using namespace std::chrono;
-  run_ranks({.ranks = 2, .overlap = Overlap::on, .link = {.latency = 0.02, .bandwidth = 1e6}}, [](World& w) {
+  run_ranks({.ranks = 2, .overlap = Overlap::on, .link = {.latency = 0.02, .bandwidth = 1e5}}, [](World& w) {
     auto back = behind(w);
     std::vector<float> x(5000);
     auto start = steady_clock::now();
     auto seconds = [&] { return duration<double>(steady_clock::now() - start).count(); };
     w.communicator().call(all_reduce(x));
-    CHECK(seconds() >= 0.04);
-    start = steady_clock::now();
+    CHECK(seconds() >= 0.22);
     auto a = back->start(all_reduce(x));
-    std::this_thread::sleep_for(milliseconds(60));
+    std::this_thread::sleep_for(milliseconds(400));
+    start = steady_clock::now();
     a->wait();
-    CHECK(seconds() < 0.09);
+    CHECK(seconds() < 0.2);
   });
 }
 

@@ -158,6 +158,44 @@ TEST_CASE("a damaged byte is found before anything changes, on all ranks, wherev
     }
 }
 
+TEST_CASE("several threads of a rank verify and copy: the same bits, the same first fault") {
+  TemporaryFolder folder;
+  const int64_t rows = 1031, columns = 1500;  // more than a thread's share at a time, and no multiple of it
+  NamedTensors saved;
+  for (int i = 0; i < 3; ++i) saved.emplace_back("x" + std::to_string(i), test::normal(i + 1, {rows, columns}));
+  nn::save_checkpoint(folder.path("c"), {.groups = {{"model", saved}}});
+  auto expected = test::bytes_of(saved);
+  auto load = [&](const char* layout, bool good) {
+    dist::run_ranks({.ranks = 2}, [&](dist::World& world) {
+      set_num_threads(3);
+      dist::DeviceMesh mesh(world, {{"r", 2}});
+      NamedTensors x;
+      for (const auto& item : saved)
+        x.emplace_back(item.first,
+                       dist::distribute(zeros({rows, columns}, {.dtype = item.second.dtype()}), mesh.layout(layout)));
+      auto zero = test::bytes_of(x);
+      nn::Checkpoint file(folder.path("c"));
+      auto read = [&] { return file.read("model", [&](const auto&, const auto&) { return mesh.layout(layout); }); };
+      if (good) {
+        file.load(x);
+        CHECK(test::bytes_of(x) == expected);
+        CHECK(test::bytes_of(read()) == expected);
+        CHECK_NOTHROW(file.verify());
+        return;
+      }
+      for (auto&& f : std::initializer_list<std::function<void()>>{[&] { file.load(x); }, read, [&] { file.verify(); }})
+        test::check_throws<FileError>(f, {"x1 is not what was written, in its bytes 2097152 to 3145728"});
+      CHECK(test::bytes_of(x) == zero);
+    });
+  };
+  for (const char* layout : {"r, -", "-, r", "-, -"}) load(layout, true);
+  std::string path = "c/model.safetensors", bytes = folder.read(path);
+  size_t each = expected["x0"].size(), end = bytes.size();
+  for (size_t at : {end - 1, end - 2 * each + (size_t{5} << 19)}) bytes[at] ^= 1;  // both ranks' columns, x2 and x1
+  folder.write(path, bytes);
+  load("-, r", false);
+}
+
 TEST_CASE("values of all kinds come back; ranks that differ are told") {
   TemporaryFolder folder;
   double inf = std::numeric_limits<double>::infinity(), odd = 0.1 + 0.2;

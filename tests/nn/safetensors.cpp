@@ -1,6 +1,8 @@
 // The safetensors format: what is written is what the reference implementation writes, and what it writes is read.
 #include "nn/checkpoint_support.h"
 
+#include <cleave/nn/internal/boxes.h>
+
 #include <cstdlib>
 #include <numeric>
 
@@ -95,6 +97,34 @@ TEST_CASE("any box of any tensor") {
   CHECK_THROWS_AS(file.read(e, {{-1, 0, 0}, {1, 1, 1}}), ShapeError);
   CHECK_THROWS_AS(file.read(e, {{0, 0}, {1, 1}}), ShapeError);
   CHECK_THROWS_AS(file.read("y"), FileError);
+}
+
+TEST_CASE("a box in parts has the runs of the whole, wherever it is cut") {
+  const Shape global{3, 4, 5};
+  for (const dist::Box& box : {dist::Box{{0, 0, 0}, {3, 4, 5}},
+                               {{1, 0, 0}, {2, 4, 5}},
+                               {{1, 1, 0}, {2, 2, 5}},
+                               {{0, 1, 2}, {3, 3, 2}},
+                               {{0, 0, 4}, {3, 4, 1}},
+                               {{0, 0, 0}, {3, 0, 5}}}) {
+    int64_t total = numel(box.shape) * 4;
+    auto sources = [&](const std::vector<int64_t>& cuts) {
+      std::vector<int64_t> out(static_cast<size_t>(total), -1);
+      for (size_t i = 0; i + 1 < cuts.size(); ++i)
+        nn::detail::each_run(global, box, 4, cuts[i], cuts[i + 1], [&](int64_t from, int64_t to, int64_t bytes) {
+          CHECK((to >= cuts[i] && bytes > 0 && to + bytes <= cuts[i + 1]));
+          for (int64_t b = 0; b < bytes; ++b) out[static_cast<size_t>(to + b)] = from + b;
+        });
+      return out;
+    };
+    std::vector<int64_t> whole;
+    for (int64_t i = 0; i < box.shape[0]; ++i)
+      for (int64_t j = 0; j < box.shape[1]; ++j)
+        for (int64_t b = 0; b < 4 * box.shape[2]; ++b)
+          whole.push_back(4 * (((box.offset[0] + i) * 4 + box.offset[1] + j) * 5 + box.offset[2]) + b);
+    CHECK(sources({0, total}) == whole);
+    for (int64_t cut = 0; cut <= total; ++cut) CHECK(sources({0, cut / 2, cut, total}) == whole);
+  }
 }
 
 TEST_CASE("damaged and hostile files are errors that name file, tensor and fault") {

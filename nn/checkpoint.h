@@ -96,14 +96,14 @@ class CheckpointSave {
 [[nodiscard]] CheckpointSave save_checkpoint_async(const std::string& folder, const CheckpointContent& content,
                                                    const SaveOptions& options = {});
 
-/// What save_checkpoint_async holds on this rank from its start to its completion, made of nothing: to plan memory
-/// with.
+/// What a save holds on this rank from its start to its completion, made of nothing: to plan memory with.
 struct CheckpointCopies {
   std::vector<Tensor> held;
-  std::vector<int64_t> bytes;  ///< of the elements that each rank copies
+  std::vector<int64_t> bytes;  ///< of the elements that each rank writes
 };
-/// Of a program whose parameters and state are on Device::Meta, and may have no elements. Communicates as a save does.
-CheckpointCopies checkpoint_copies(const std::vector<CheckpointGroup>& groups);
+/// Of a program whose parameters and state are on Device::Meta, and may have no elements: by save_checkpoint_async, or
+/// by save_checkpoint, which copies only what it has to bring together. Communicates as a save does.
+CheckpointCopies checkpoint_copies(const std::vector<CheckpointGroup>& groups, bool background = true);
 
 struct LoadOptions {
   /// Off: names that only the model or only the file has are left alone, and told in the report.

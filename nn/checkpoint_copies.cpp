@@ -12,7 +12,7 @@
 
 namespace cleave::nn {
 
-CheckpointCopies checkpoint_copies(const std::vector<CheckpointGroup>& groups) {
+CheckpointCopies checkpoint_copies(const std::vector<CheckpointGroup>& groups, bool background) {
   NoGrad off;
   FileSpan span("save", 0);
   const dist::World* world = dist::World::current();
@@ -28,7 +28,8 @@ CheckpointCopies checkpoint_copies(const std::vector<CheckpointGroup>& groups) {
       out.bytes[static_cast<size_t>(owned.rank)] += numel(owned.box.shape) * size_of(type.dtype);
       if (owned.rank != rank) continue;
       Tensor block = x.local();
-      out.held.push_back(fresh ? cleave::detail::dense(block) : cleave::detail::dense_copy(block, type.dtype));
+      bool copied = background && !fresh;
+      out.held.push_back(copied ? cleave::detail::dense_copy(block, type.dtype) : cleave::detail::dense(block));
     }
   };
   for (const CheckpointGroup& group : groups) {

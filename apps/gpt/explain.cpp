@@ -184,7 +184,7 @@ std::string explained(const PlanOptions& o, const Placement& placement) {
 std::string plan_text(const PlanOptions& o) {
   if (o.memory)
     return memory_text({.model = o.model, .step = o.step, .update = o.update, .mesh = o.mesh, .plan = o.plan},
-                       {.overlap = o.overlap, .saving = o.saving}, o.limit);
+                       {.overlap = o.overlap, .saving = o.saving ? Saving::behind : Saving::none}, o.limit);
   if (o.mesh.empty()) throw cleave::ValueError("gpt plan needs a mesh, for example --mesh dp=2,tp=4");
   int64_t ranks = 1;
   for (const auto& axis : parse_mesh(o.mesh)) ranks *= axis.size;

@@ -75,10 +75,8 @@ DryRun dry_run(dist::World& world, const TrainOptions& o, const MemoryCase& c) {
   trainer.evaluate(empty_batch(o, trainer.token_layout()));
   nn::CheckpointCopies copies;
   if (c.resumed) read_state(trainer);
-  if (c.saving) {
-    copies = nn::checkpoint_copies(checkpoint_groups(trainer));
-    step(3);
-  }
+  if (c.saving != Saving::none) copies = nn::checkpoint_copies(checkpoint_groups(trainer), c.saving != Saving::waited);
+  if (c.saving == Saving::behind) step(3);
   out.plan = memory.stop();  // while the trainer has its state
   out.copied = std::move(copies.bytes);
   return out;
@@ -106,9 +104,11 @@ int ranks_of(const std::string& mesh) {
 
 MemoryCase memory_case(const TrainOptions& o, bool overlap) {
   bool again = o.safety.every > 0 && o.safety.every < o.steps;  // steps are made while a checkpoint is written
-  return {.overlap = overlap,
-          .saving = !o.safety.checkpoints.empty() && o.safety.background && again,
-          .resumed = !o.safety.resume.empty()};
+  Saving saving = o.safety.checkpoints.empty() ? Saving::none
+                  : !o.safety.background       ? Saving::waited
+                  : again                      ? Saving::behind
+                                               : Saving::copied;
+  return {.overlap = overlap, .saving = saving, .resumed = !o.safety.resume.empty()};
 }
 
 cleave::nn::MemoryPlan planned_memory(const TrainOptions& options, int ranks, int rank, const MemoryCase& c) {
@@ -150,8 +150,9 @@ std::string memory_text(const TrainOptions& o, const MemoryCase& c, int64_t limi
                   range.rank, ranks, to_string(o.step.dtype), o.update.optimizer, o.step.batch,
                   o.step.accumulate > 1 ? fmt::format(" in {} parts", o.step.accumulate) : "", o.model.seq,
                   o.mesh.empty() ? "" : ", --mesh " + o.mesh, o.plan.empty() ? "" : " --plan " + o.plan,
-                  c.overlap ? ", communicating while computing" : "", c.saving ? ", a checkpoint being written" : "",
-                  range.most.table(), range.text().substr(range.ranks > 1 ? 2 : 0));
+                  c.overlap ? ", communicating while computing" : "",
+                  c.saving != Saving::none ? ", a checkpoint being written" : "", range.most.table(),
+                  range.text().substr(range.ranks > 1 ? 2 : 0));
   if (range.ranks > 1) out += "\n";
   return limit > 0 ? out + fit_text(o, ranks, c, range.most.peak, limit) : out;
 }

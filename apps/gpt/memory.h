@@ -10,20 +10,27 @@
 
 namespace gpt {
 
+/// How a run writes its checkpoints.
+enum class Saving : uint8_t {
+  none,
+  waited,  ///< by itself, between steps
+  copied,  ///< from copies, which it waits for: behind its last step
+  behind   ///< from copies, while steps are made
+};
+
 /// What of a run its options do not say.
 struct MemoryCase {
   bool overlap = false;  ///< communication goes on while a rank computes
-  bool saving = false;   ///< the last step has a checkpoint being written behind its back
+  Saving saving = Saving::none;
   bool resumed = false;  ///< it goes on from a checkpoint: what that holds is read beside what there is
 };
 /// The case of a run with these options.
 MemoryCase memory_case(const TrainOptions& options, bool overlap);
 
 /// The memory of rank `rank` of `ranks` in training with these options, from before the model is built until no further
-/// step takes more: two steps, an evaluation, a third one if something is being saved, and what
-/// going on from a checkpoint takes. Runs the trainer itself, on
-/// Device::Meta in a simulated world: nothing is computed, nothing read, no random number drawn. Throws what the
-/// trainer throws for a plan that does not fit, and OutOfMemoryError never.
+/// step takes more: two steps, an evaluation, what going on from a checkpoint takes, a save, and a third step while
+/// it is written. Runs the trainer itself, on Device::Meta in a simulated world: nothing is computed, nothing read, no
+/// random number drawn. Throws what the trainer throws for a plan that does not fit, and OutOfMemoryError never.
 cleave::nn::MemoryPlan planned_memory(const TrainOptions& options, int ranks, int rank = 0, const MemoryCase& = {});
 
 /// The plans of the rank that peaks highest, and how low the others' peaks are.

@@ -133,7 +133,8 @@ struct LoadReport {
 ///   optimizer.load_state(state);
 class Checkpoint {
  public:
-  /// Reads and checks headers, manifest and sizes. Throws FileError alike on all ranks.
+  /// Reads and checks headers, manifest and sizes. Throws FileError alike on all ranks, also if what they see there is
+  /// not the same.
   explicit Checkpoint(const std::string& path);
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;

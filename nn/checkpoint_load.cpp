@@ -91,18 +91,34 @@ Tensor read_as(const CheckpointFiles& files, const StoredTensor& stored, const T
   return type.layout ? core::make_view(block, block.impl()->view, type.shape, type.layout) : block;
 }
 
-void assign(const CheckpointFiles& files, const Match& match) {
+// Whether the file's bytes are the tensor's.
+bool direct(const Match& match) {
+  const Tensor& x = match.target->tensor;
+  return !match.transposed && match.stored[0]->entry->dtype == x.dtype() && core::elements(x).contiguous();
+}
+
+// Room for the largest block that is converted on its way, so that nothing is allocated while the model changes.
+Tensor room_for_blocks(const std::vector<Match>& matches) {
+  int64_t bytes = 0;
+  for (const Match& match : matches)
+    if (holds(match.target->tensor.type()) && !direct(match))
+      bytes = std::max(bytes, numel(stored_box(match).shape) * size_of(match.stored[0]->entry->dtype));
+  return core::make_tensor({bytes}, DType::u8, Device::Cpu);
+}
+
+void assign(const CheckpointFiles& files, const Match& match, const Tensor& room) {
   const Tensor& x = match.target->tensor;
   if (!holds(x.type())) return;
   const StoredTensor& stored = *match.stored[0];
   View to = core::elements(x);
-  if (!match.transposed && stored.entry->dtype == x.dtype() && to.contiguous()) {
-    files.files[stored.file].read(*stored.entry, stored_box(match), to.data);
+  dist::Box box = stored_box(match);
+  if (direct(match)) {
+    files.files[stored.file].read(*stored.entry, box, to.data);
     x.bump_version();
     return;
   }
-  Tensor block = files.read(stored, stored_box(match));
-  View from = core::elements(block);
+  View from{core::elements(room).data, stored.entry->dtype, box.shape, contiguous_strides(box.shape)};
+  files.files[stored.file].read(*stored.entry, box, from.data);
   if (match.transposed) {
     std::swap(from.shape[0], from.shape[1]);
     std::swap(from.strides[0], from.strides[1]);
@@ -115,12 +131,14 @@ LoadReport load_targets(CheckpointFiles& files, const std::vector<LoadTarget>& t
                         const std::string& group) {
   detail::Matches matches;
   int64_t bytes = 0;
+  Tensor room;
   files.ranks.run([&] {
     matches = match_names(files.group(group), targets, options, files.path);
     bytes = verify_matches(files, matches.list);
+    room = room_for_blocks(matches.list);
   });
   FileSpan span("load", bytes);
-  for (const Match& match : matches.list) assign(files, match);
+  for (const Match& match : matches.list) assign(files, match, room);
   return std::move(matches.report);
 }
 
@@ -149,6 +167,7 @@ const T& value_of(const CheckpointFiles& files, const std::string& name, const c
 
 Checkpoint::Checkpoint(const std::string& path) : files_(std::make_unique<CheckpointFiles>()) {
   files_->ranks.run([&] { detail::open_files(*files_, path); });
+  detail::require_one(*files_);
 }
 Checkpoint::~Checkpoint() = default;
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;

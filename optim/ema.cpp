@@ -10,6 +10,7 @@
 #include <cleave/optim/internal/updated.h>
 
 #include <algorithm>
+#include <exception>
 #include <map>
 
 namespace cleave::optim {
@@ -87,12 +88,27 @@ void EMA::swap() {
   }
   for (size_t i = 0; i < parameters_.size(); ++i) follow(i);
   detail::Updated averaged;
+  std::vector<Tensor> own;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& stored = parameters_[i].tensor();
-    own_.push_back(detail::own_copy(stored, stored.dtype()));
+    own.push_back(detail::own_copy(stored, stored.dtype()));
     if (!stored.impl()->absent) averaged.add(stored, averages_[i]);
   }
-  averaged.bring_back();
+  own_ = std::move(own);
+  try {
+    averaged.bring_back();
+  } catch (...) {
+    swap();
+    throw;
+  }
+}
+
+EMA::Scope::~Scope() {
+  try {
+    ema_.swap();
+  } catch (const std::exception&) {
+    // A gather of a parameter has failed, as when another rank ended: whoever uses the parameter next meets that error.
+  }
 }
 
 std::vector<NamedTensor> EMA::state() const {
@@ -134,7 +150,8 @@ void EMA::load_state(const std::vector<NamedTensor>& state) {
   if (!given.empty())
     throw ValueError("[load_state] \"" + given.begin()->first + "\" is not \"<parameter>.average\" of this average");
   for (size_t i = 0; i < parameters_.size(); ++i)
-    averages_[i] = detail::own_copy(averages[i], detail::working(parameters_[i].dtype()));
+    averages[i] = detail::own_copy(averages[i], detail::working(parameters_[i].dtype()));
+  averages_ = std::move(averages);
   updates_ = updates;
 }
 

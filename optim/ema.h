@@ -25,14 +25,14 @@ class EMA {
   /// Takes the parameters' values in: once after each optimizer step. Throws ValueError while swapped.
   void update();
   /// Puts the averages in the parameters' places, rounded to their dtypes, and at the next call the parameters' own
-  /// values, bit by bit. Between the two only read them.
+  /// values, bit by bit. Between the two only read them. If it throws, the parameters have their own values.
   void swap();
   bool swapped() const { return !own_.empty(); }
   /// Averages in the parameters' places as long as it lives: `{ optim::EMA::Scope averaged(ema); evaluate(model); }`.
   class Scope {
    public:
     explicit Scope(EMA& ema) : ema_(ema) { ema_.swap(); }
-    ~Scope() { ema_.swap(); }
+    ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 

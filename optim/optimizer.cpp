@@ -105,6 +105,8 @@ void Optimizer::step() {
   dist::PhaseScope phase("optimizer");
   NoGrad off;
   nn::sync_gradients(parameters_);
+  *updated_ = {};  // what a step that failed has left
+  stepped_.clear();
   std::vector<Work> kept;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& p = parameters_[i].tensor();

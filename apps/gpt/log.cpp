@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -78,6 +79,13 @@ std::string to_text(const StepRecord& r, int64_t steps) {
                                  r.step, steps, r.loss, r.grad_norm, r.lr, r.ms, r.tokens_per_s);
   if (r.held_out) text += fmt::format("  held out {:.4f}", *r.held_out);
   return text;
+}
+
+void require_file(const char* option, const std::string& path) {
+  std::error_code none;
+  bool there = std::filesystem::exists(path, none);
+  if (!std::ofstream(path, std::ios::app)) throw cleave::FileError(fmt::format("{}: {} cannot be written", option, path));
+  if (!there) std::filesystem::remove(path, none);
 }
 
 LogFile::LogFile(const std::string& path, int64_t done) : path_(path) {

@@ -44,6 +44,9 @@ std::string to_json(const StepRecord& record);
 /// For people: "step 40/800  loss 2.8131  ...".
 std::string to_text(const StepRecord& record, int64_t steps);
 
+/// Throws FileError, naming the option, unless the file can be written; what is in it stays.
+void require_file(const char* option, const std::string& path);
+
 /// A file of JSON lines, each written out at once, with z-scores and outliers of losses and gradient norms; a norm that
 /// only overflowed under a loss scale is none. A run that goes on judges its steps as one that was never interrupted.
 class LogFile {

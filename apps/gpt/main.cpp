@@ -1,6 +1,7 @@
 // gpt train | generate | plan | tokenize | report: see options.cpp, or --help.
 #include <cleave/dist/launch.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -31,6 +32,7 @@ int run_training(int argc, char** argv, gpt::TrainOptions options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error with a message, as on a full disk
   try {
     auto parsed = gpt::parse_command_line(argc, argv);
     if (const int* code = std::get_if<int>(&parsed)) return *code;

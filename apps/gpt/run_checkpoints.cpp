@@ -1,11 +1,13 @@
 #include "gpt/run_checkpoints.h"
 
 #include <cleave/core/error.h>
+#include <cleave/dist/communicator.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -20,6 +22,15 @@ namespace fs = std::filesystem;
 namespace {
 
 bool first() { return cleave::dist::World::current()->rank() == 0; }
+
+// A folder of checkpoints, and none itself. As rank 0 sees it: all ranks go the same way.
+bool is_series(const std::string& folder) {
+  std::error_code none;
+  int64_t series = fs::exists(folder + "/latest", none) && !fs::exists(folder + "/manifest.json", none);
+  cleave::dist::World::current()->communicator().broadcast(&series, 1, cleave::DType::i64, 0, cleave::Device::Cpu,
+                                                           "gpt");
+  return series != 0;
+}
 
 nn::CheckpointContent content_of(Trainer& trainer, const nn::TokenLoader& batches, const RunCounters& counters,
                                  const TrainOptions& o) {
@@ -83,7 +94,7 @@ RunCheckpoints::RunCheckpoints(const TrainOptions& options) : o_(options) {
 std::string RunCheckpoints::found() const {
   bool automatic = o_.safety.resume == "auto";
   const std::string& folder = automatic ? o_.safety.checkpoints : o_.safety.resume;
-  if (!automatic && (!fs::exists(folder + "/latest") || fs::exists(folder + "/manifest.json"))) return folder;
+  if (!automatic && !is_series(folder)) return folder;
   nn::FoundCheckpoint found = nn::find_latest(folder, true);
   if (first())
     for (const std::string& why : found.skipped) fmt::print("passed by {}\n", why);

@@ -166,10 +166,14 @@ void Session::tell() const {
     fmt::print("stopped behind step {}; go on with --resume auto\n", counters_.step);
     return;
   }
-  const char* unit = corpus_.train.is_text() ? "byte" : "token";
-  fmt::print("\nloss by step\n{}", draw_curve(losses_));
-  fmt::print("held-out loss {:.4f} nats per {} ({:.3f} bits), over {} windows of {} {}s\n", held_out_, unit,
-             held_out_ / std::log(2.0), held_out_windows_, o_.model.seq, unit);
+  if (losses_.empty()) {
+    fmt::print("all {} steps were done before\n", o_.steps);
+  } else {
+    const char* unit = corpus_.train.is_text() ? "byte" : "token";
+    fmt::print("\nloss by step\n{}", draw_curve(losses_));
+    fmt::print("held-out loss {:.4f} nats per {} ({:.3f} bits), over {} windows of {} {}s\n", held_out_, unit,
+               held_out_ / std::log(2.0), held_out_windows_, o_.model.seq, unit);
+  }
   if (counters_.skipped) fmt::print("{} steps were left out, because a number was not finite\n", counters_.skipped);
   if (!o_.save.empty()) fmt::print("saved {}\n", o_.save);
 }

@@ -8,6 +8,7 @@
 
 #include "gpt/checkpoint.h"
 #include "gpt/compare.h"
+#include "gpt/log.h"
 #include "gpt/session.h"
 
 namespace gpt {
@@ -22,6 +23,14 @@ void require_same(dist::World& world, const char* what, uint64_t hash) {
   for (size_t r = 1; r < all.size(); ++r)
     if (all[r] != all[0])
       throw cleave::CommError(fmt::format("rank {} has {} than rank 0; start all ranks alike", r, what));
+}
+
+std::string text_of_first(dist::World& world, std::string text) {
+  auto bytes = static_cast<int64_t>(text.size());
+  world.communicator().broadcast(&bytes, 1, cleave::DType::i64, 0, cleave::Device::Cpu, "gpt");
+  text.resize(static_cast<size_t>(bytes));
+  world.communicator().broadcast(text.data(), bytes, cleave::DType::u8, 0, cleave::Device::Cpu, "gpt");
+  return text;
 }
 
 uint64_t hash_of(const TrainOptions& o) {
@@ -46,9 +55,13 @@ void train(dist::World& world, const TrainOptions& options) {
   TrainOptions o = options;
   Corpus corpus = open_corpus(o);
   require_same(world, "other data", corpus.train.fingerprint());  // of all files, the part held out too
+  o.model.tokenizer = text_of_first(world, o.model.tokenizer);     // ranks may have the data in other folders
   Placement placement = place(world, o.model, o.mesh, o.plan);
   if (!o.compare.empty()) return compare_with_single(world, o, placement, corpus);
-  if (world.rank() == 0 && !o.save.empty()) require_writable(o.save);
+  if (world.rank() == 0) {  // before anything is changed or computed
+    if (!o.save.empty()) require_writable(o.save);
+    if (!o.watch.log.empty()) require_file("--log", o.watch.log);
+  }
   Session session(world, o, corpus, placement);
   session.steps();
   session.end();

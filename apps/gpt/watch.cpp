@@ -1,15 +1,13 @@
 #include "gpt/watch.h"
 
-#include <cleave/core/error.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "gpt/log.h"
 
 namespace gpt {
 
@@ -17,13 +15,6 @@ namespace {
 
 constexpr int64_t kWarm = 3;  // the first step whose code and buffers are all there
 constexpr int64_t kTraced = 3;
-
-// What was there stays until the trace is complete.
-void require_trace_file(const std::string& path) {
-  bool there = std::filesystem::exists(path);
-  if (!std::ofstream(path, std::ios::app)) throw cleave::FileError(fmt::format("--trace: {} cannot be written", path));
-  if (!there) std::filesystem::remove(path);
-}
 
 }  // namespace
 
@@ -41,7 +32,7 @@ Steps profiled_steps(const TrainOptions& o) {
 
 Watch::Watch(cleave::dist::World& world, const TrainOptions& options)
     : world_(world), o_(options.watch), traced_(traced_steps(options)), profiled_(profiled_steps(options)) {
-  if (world.rank() == 0 && !o_.trace.empty()) require_trace_file(o_.trace);
+  if (world.rank() == 0 && !o_.trace.empty()) require_file("--trace", o_.trace);
   if (!o_.trace.empty() || o_.profile) profiler_.emplace(cleave::nn::ProfilerOptions{.bounds = o_.profile});
 }
 

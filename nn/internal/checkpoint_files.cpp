@@ -63,7 +63,9 @@ void require_file(const SafetensorsFile& file, const ManifestFile& expected, int
 }
 
 void open_ours(CheckpointFiles& out) {
-  out.manifest = read_manifest(read_text(out.path + "/" + kManifest), out.path + "/" + kManifest);
+  std::string text = read_text(out.path + "/" + kManifest);
+  out.manifest = read_manifest(text, out.path + "/" + kManifest);
+  out.identity = xxh3(text.data(), static_cast<int64_t>(text.size()));
   out.values = read_values(verified_text(out, kState), out.path + "/" + kState);
   for (const auto& [group, names] : out.manifest->groups)
     for (const auto& name : names) {
@@ -102,6 +104,14 @@ std::string only_file(const std::string& folder) {
                   folder, kManifest, found.size()));
 }
 
+uint64_t hash_of_headers(const std::vector<SafetensorsFile>& files) {
+  std::string all;
+  for (const SafetensorsFile& file : files)
+    for (const SafetensorsEntry& e : file.entries())
+      all += fmt::format("{} {} {} {}\n", e.name, to_string(e.dtype), to_string(e.shape), e.offset);
+  return xxh3(all.data(), static_cast<int64_t>(all.size()));
+}
+
 std::string strip_slashes(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -129,6 +139,17 @@ void open_files(CheckpointFiles& out, const std::string& path) {
     add_all(out, out.groups["model"], exists(file) ? file : only_file(out.path));
   }
   out.verified.resize(out.files.size());
+  if (!out.manifest) out.identity = hash_of_headers(out.files);
+}
+
+// A folder of this name on a disk of its own may be another one there.
+void require_one(const CheckpointFiles& files) {
+  auto ranks = static_cast<size_t>(files.ranks.size());
+  std::vector<int64_t> all = files.ranks.gather({static_cast<int64_t>(files.identity)}, std::vector<int64_t>(ranks, 1));
+  for (size_t r = 1; r < ranks; ++r)
+    if (all[r] != all[0])
+      throw FileError(fmt::format("{} is not the same on rank {} as on rank 0; let all ranks read the same files",
+                                  files.path, r));
 }
 
 void require_complete(const std::string& folder) {

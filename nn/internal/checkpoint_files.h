@@ -35,6 +35,8 @@ struct CheckpointFiles {
   std::vector<SafetensorsFile> files;
   std::map<std::string, StoredGroup> groups;
   CheckpointValues values;
+  /// Tells apart files that differ: the hash of the manifest, else of the headers.
+  uint64_t identity = 0;
   /// By file and tensor, the chunks that this rank has hashed and found right.
   std::vector<std::map<std::string, std::vector<bool>>> verified;
 
@@ -50,6 +52,8 @@ struct CheckpointFiles {
   }
 };
 
+/// Throws FileError unless all ranks have opened files of one identity. Collective.
+void require_one(const CheckpointFiles& files);
 /// Opens and checks on this rank alone.
 void open_files(CheckpointFiles& out, const std::string& path);
 /// Only what `find_latest` needs to say that a folder is complete: manifest, sizes, headers. Throws FileError.

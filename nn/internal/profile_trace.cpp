@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -127,6 +128,15 @@ bool receive_text(dist::Communicator& all, int rank, std::string& text) {
   return size > 0;
 }
 
+/// Removes a file that was not completed.
+struct Unfinished {
+  std::string path;
+  ~Unfinished() {
+    std::error_code none;
+    if (!path.empty()) std::filesystem::remove(path, none);
+  }
+};
+
 }  // namespace
 
 void write_chrome_trace(const ProfileRecorder& recorder, dist::World* world, const std::string& path) {
@@ -143,6 +153,7 @@ void write_chrome_trace(const ProfileRecorder& recorder, dist::World* world, con
   bool device = std::filesystem::exists(path) && !std::filesystem::is_regular_file(path);
   std::string unfinished = device ? path : path + ".tmp";  // a file of the name asked for is whole, or not there
   std::ofstream file(unfinished);
+  Unfinished removed{device ? "" : unfinished};
   auto write = [&](const std::string& text) {
     if (!(file << text)) throw FileError(fmt::format("[profiler] the trace {} cannot be written", path));
   };
@@ -161,6 +172,7 @@ void write_chrome_trace(const ProfileRecorder& recorder, dist::World* world, con
   file.close();
   if (!file || (!device && std::rename(unfinished.c_str(), path.c_str()) != 0))
     throw FileError(fmt::format("[profiler] the trace {} cannot be written; is the disk full?", path));
+  removed.path.clear();
 }
 
 }  // namespace cleave::nn::detail

@@ -112,7 +112,7 @@ void SaveJob::plan(const CheckpointContent& content, const SaveOptions& options)
 }
 
 void SaveJob::require_same() const {
-  std::string all = state_;
+  std::string all = last_name(path_) + state_;
   for (const auto& file : plan_) all += file.name + file.header;
   auto ranks = static_cast<size_t>(ranks_.size());
   auto mine = static_cast<int64_t>(xxh3(all.data(), static_cast<int64_t>(all.size())));
@@ -120,8 +120,8 @@ void SaveJob::require_same() const {
   for (size_t r = 1; r < ranks; ++r)
     if (hashes[r] != hashes[0])
       throw ValueError(
-          fmt::format("[checkpoint] rank {} saves other names, types or values than rank 0; state of one "
-                      "rank alone has no place in a checkpoint",
+          fmt::format("[checkpoint] rank {} saves to another folder, or other names, types or values, than rank 0; "
+                      "state of one rank alone has no place in a checkpoint",
                       r));
 }
 

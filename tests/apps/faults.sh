@@ -7,6 +7,16 @@ for signal in INT TERM; do
   interrupted $signal 1 "^rank 1: .*interrupted" "$gpt" train --ranks 2 "${tiny[@]}"
 done
 
+# Averages are in the weights' places, and gathers under way, when a signal comes during an evaluation.
+interrupted TERM 1 "^rank 1: .*interrupted" "$gpt" train --ranks 2 "${tiny[@]}" --mesh dp=2 --plan zero3 --overlap \
+  --ema 0.9 --eval-every 1
+(
+  ulimit -f 1 # blocks of 1 KiB
+  fails "safetensors cannot be written: File too large" "$gpt" train --ranks 2 "${tiny[@]}" --checkpoints "$folder/large"
+  exit "$faults"
+) || faults=$((faults + 1))
+[ "$(ls -A "$folder/large")" = "" ] || fault "large: something is left: $(ls -A "$folder/large")"
+
 ranks=1
 printf 'not a model' >"$folder/model"
 fails "missing does not exist" "$gpt" generate --model "$folder/missing"

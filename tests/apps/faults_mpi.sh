@@ -13,6 +13,21 @@ head -c 10000 "$folder/text" >"$folder/other"
 each "(rank 1 failed: |).*missing does not exist" --data "$folder/missing"
 each "rank 1 has other options than rank 0" --seed 5
 each "rank 1 has other data than rank 0" --data "$folder/other"
+# Folders of one name that are others on the second rank.
+for steps in 2 3; do
+  mkdir "$folder/disk$steps"
+  passes "$gpt" train "${tiny[@]}" --steps "$steps" --checkpoints "$folder/disk$steps/run"
+  mv "$folder/disk$steps/run/step-0000000$steps" "$folder/disk$steps/one"
+done
+disks() {
+  fails "$1" "$CLEAVE_MPIRUN" -n 1 -wdir "$folder/disk2" "$gpt" train "${tiny[@]}" --steps 4 --resume "$2" : \
+    -n 1 -wdir "$folder/disk3" "$gpt" train "${tiny[@]}" --steps 4 --resume "$2"
+}
+disks "one is not the same on rank 1 as on rank 0" one
+mv "$folder/disk3/one" "$folder/disk3/run/step-00000002"
+rm "$folder/disk3/run/latest"
+mv "$folder/disk2/one" "$folder/disk2/run/step-00000002"
+disks "step-00000002 is not the same on rank 1" run
 fails "gpt generate runs on one rank, not on 2" "$CLEAVE_MPIRUN" -n 2 "$gpt" generate --model "$folder/text"
 
 for signal in INT TERM; do

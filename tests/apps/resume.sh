@@ -62,8 +62,13 @@ has "$folder/older.out" "passed by step-00000008: .* is damaged"
 has "$folder/older.out" "goes on behind step 4"
 has "$folder/older.out" "step-00000008 is of another course: now step-00000008.abandoned"
 [ -e "$folder/older/step-00000009/model.safetensors.index.json" ] || fault "older: no numbered files"
+run older 1 --resume "$folder/older/step-00000004" --log "$folder/no/log" && fault "a log that cannot be written is no error"
+[ -e "$folder/older/step-00000009" ] || fault "older: a run that could not begin set a checkpoint aside"
 must_run older 2 --resume "$folder/older"
 has "$folder/older.out" "goes on behind step 9"
+same_numbers whole_single older 10
+must_run older 1 --resume auto
+has "$folder/older.out" "all 12 steps were done before"
 same_numbers whole_single older 10
 for file in "$folder"/older/step-*/model*.safetensors; do printf X | dd of="$file" bs=1 seek=9000 conv=notrunc 2>/dev/null; done
 run older 1 --resume auto && fault "a run began again although it had left checkpoints"

@@ -228,6 +228,47 @@ TEST_CASE("a write error on one rank is the same error on all, and nothing chang
     }
 }
 
+TEST_CASE("ranks that open or write different checkpoints, as on disks of their own, hear of it together") {
+  TemporaryFolder folder;
+  Tensor one = full({3, 5}, 1), two = full({3, 5}, 2);
+  for (const char* name : {"a", "same"}) nn::save_checkpoint(folder.path(name), content(one, 1));
+  nn::save_checkpoint(folder.path("b"), content(two, 2));
+  nn::save_safetensors(folder.path("a.safetensors"), {{"x", one}});
+  nn::save_safetensors(folder.path("b.safetensors"), {{"x", one}, {"y", two}});
+  test::on_ranks({2, 3}, [&](dist::World& world) {
+    auto of = [&](const char* first, const char* last) {
+      return folder.path(world.rank() + 1 == world.size() ? last : first);
+    };
+    std::string who = "rank " + std::to_string(world.size() - 1);
+    test::check_throws<FileError>([&] { nn::Checkpoint file(of("a", "b")); }, {who.c_str(), "the same"});
+    test::check_throws<FileError>([&] { nn::Checkpoint file(of("a.safetensors", "b.safetensors")); },
+                                  {who.c_str(), "the same"});
+    test::check_throws<FileError>([&] { nn::Checkpoint file(of("a", "a.safetensors")); }, {who.c_str(), "the same"});
+    CHECK(nn::Checkpoint(of("a", "same")).integer("step") == 1);
+    test::check_throws<ValueError>([&] { nn::save_checkpoint(of("c", "d"), content(one, 1)); },
+                                   {who.c_str(), "another folder"});
+  });
+  CHECK(!nn::detail::exists(folder.path("c")));
+}
+
+TEST_CASE("a rank without memory for what it converts ends a load on all, and no model has changed") {
+  TemporaryFolder folder;
+  NoGrad off;
+  nn::save_safetensors(folder.path("f32"), {{"a", full({50}, 1)}, {"b", full({90, 90}, 1)}});
+  test::on_ranks({2, 3}, [&](dist::World& world) {
+    Tensor a = zeros({50}, {.dtype = DType::f64}), b = zeros({90, 90}, {.dtype = DType::f64});
+    nn::Checkpoint file(folder.path("f32"));
+    if (world.rank() == 1) set_memory_limit(memory_stats().active + 10000);  // for a's elements, not for b's
+    std::string said = test::message_of<OutOfMemoryError>([&] { file.load({{"a", a}, {"b", b}}); });
+    set_memory_limit(0);
+    CHECK(said.find("rank 1") != std::string::npos);
+    CHECK(item<double>(sum(a)) == 0);
+    file.load({{"a", a}, {"b", b}});
+    CHECK(item<double>(sum(a)) == 50);
+    CHECK(item<double>(sum(b)) == 8100);
+  });
+}
+
 TEST_CASE("folders of other things, and files, are not replaced") {
   TemporaryFolder folder;
   folder.write("mine/thesis.tex", "\\begin");

@@ -182,6 +182,12 @@ TEST_CASE("what does not fit is an error") {
   one.stop();
   CHECK(contains(message_of<FileError>([&] { one.write_chrome_trace("/no/such/folder/x"); }),
                  {"[profiler]", "/no/such/folder/x"}));
+  TraceFile file;
+  std::string unfinished = file.path + ".tmp";
+  std::filesystem::create_symlink("/dev/full", unfinished);
+  CHECK(contains(message_of<FileError>([&] { one.write_chrome_trace(file.path); }), {"[profiler]", "disk full"}));
+  CHECK(!std::filesystem::is_symlink(unfinished));
+  CHECK(!std::filesystem::exists(file.path));
 }
 
 TEST_CASE("bounds are measured outside the allocator") {

@@ -1,6 +1,8 @@
 // Averages of weights.
 #include "nn/support.h"
 
+#include <stdexcept>
+
 using namespace cleave;
 using namespace cleave::test;
 
@@ -10,6 +12,23 @@ void set(const Tensor& w, double value) {
   NoGrad off;
   fill_(w, value);
 }
+
+/// Three modules, the parameters of each of which are gathered while the one before computes.
+struct Chain : nn::Module<Chain> {
+  nn::Linear a{this, "a", 4, 4}, b{this, "b", 4, 4}, c{this, "c", 4, 4};
+  std::function<void()> behind_a = [] {};
+  Tensor forward(const Tensor& x) const {
+    Tensor h = a(x);
+    behind_a();
+    return c(b(h));
+  }
+};
+
+/// This rank may take so many bytes more while it lives.
+struct MemoryLimit {
+  explicit MemoryLimit(int64_t bytes) { set_memory_limit(memory_stats().active + bytes); }
+  ~MemoryLimit() { set_memory_limit(0); }
+};
 
 }  // namespace
 
@@ -257,4 +276,49 @@ TEST_CASE("state: another layout, and nothing changed by what does not fit") {
     CHECK(second.updates() == 2);
   });
   check_throws<ValueError>([] { optim::EMA none({}, {}); }, {"no parameters"});
+}
+
+TEST_CASE("a rank that fails while averages are in place ends the others, whatever is under way") {
+  for (auto overlap : {dist::Overlap::off, dist::Overlap::on})
+    for (int ranks : {2, 3}) {
+      auto run = [&](dist::World& world) {
+        dist::DeviceMesh mesh(world, {{"dp", world.size()}});
+        Chain net;
+        nn::shard(net, mesh, nn::zero(net, mesh, {.forward = {{"input", {"-, -"}}}}));
+        optim::EMA ema(net.parameters(), {.decay = 0.5});
+        Tensor x = dist::replicate(normal(1, {2, 4}, DType::f32), mesh);
+        NoGrad off;
+        net(x);
+        if (world.rank() == 1) net.behind_a = [] { throw std::runtime_error("no more"); };
+        optim::EMA::Scope averaged(ema);
+        net(x);
+      };
+      CHECK(message_of<std::runtime_error>([&] { dist::run_ranks({.ranks = ranks, .overlap = overlap}, run); }) ==
+            "no more");
+    }
+}
+
+TEST_CASE("without memory for a swap or for another state, everything is as it was") {
+  Tensor w = full({1000}, 2.0, {.dtype = DType::f64}), v = full({1000}, 3.0, {.dtype = DType::f64});
+  nn::Parameter p(w, "w"), q(v, "v");
+  optim::EMA ema({p, q}, {.decay = 0.5}), other({p, q}, {.decay = 0.5});
+  set(w, 4);
+  ema.update();
+  Tensor threes = full({1000}, 3.0, {.dtype = DType::f64}), fours = full({1000}, 4.0, {.dtype = DType::f64});
+  auto state = ema.state();
+  {
+    MemoryLimit one(10000);  // for a copy of one of the two
+    CHECK_THROWS_AS(ema.swap(), OutOfMemoryError);
+    CHECK_THROWS_AS(other.load_state(state), OutOfMemoryError);
+  }
+  CHECK(!ema.swapped());
+  CHECK(equal(w, fours));
+  CHECK(equal(v, threes));
+  CHECK(other.updates() == 0);
+  CHECK(distance(other.state()[0].second, full({1000}, 2.0, {.dtype = DType::f64})) == 0);
+  {
+    optim::EMA::Scope averaged(ema);
+    CHECK(equal(w, threes));
+  }
+  CHECK(equal(w, fours));
 }

@@ -400,3 +400,37 @@ TEST_CASE("steps and clipping are counted as the optimizer's traffic") {
     CHECK(gathered > 0);
   });
 }
+
+namespace {
+struct Layer : nn::Module<Layer> {
+  nn::Linear linear{this, "linear", 60, 70};
+  Tensor forward(const Tensor& x) const { return linear(x); }
+};
+}  // namespace
+
+TEST_CASE("a step that failed for lack of memory leaves nothing behind for the next one") {
+  on_ranks({2}, [](dist::World& world) {
+    dist::DeviceMesh mesh(world, {{"dp", world.size()}});
+    bool done = false;
+    int failed = 0;
+    for (int64_t limit = 0; !done; limit += 16384) {
+      auto model = nn::build<Layer>({});
+      nn::shard(model, mesh, nn::zero(model, mesh, {}, {.stage = 1}));
+      optim::AdamW opt(model.parameters(), {.lr = 0.5});
+      const Tensor& stored = model.linear.weight.tensor();
+      Tensor weight = clone(dist::full_tensor(stored.detach()));
+      for (const auto& p : opt.parameters()) sum(square(p.tensor())).backward();
+      set_memory_limit(memory_stats().active + 1 + limit);  // alike on all ranks
+      try {
+        opt.step();
+        done = true;
+      } catch (const OutOfMemoryError&) { ++failed; }
+      set_memory_limit(0);
+      if (done) break;
+      opt.zero_grad();
+      opt.step();
+      CHECK(distance(stored.detach(), weight) == 0);
+    }
+    CHECK(failed > 1);
+  });
+}

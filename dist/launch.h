@@ -83,7 +83,7 @@ struct LaunchOptions {
   int ranks = 1;     ///< thread ranks
   int checked = -1;  ///< compare every collective across ranks first: 1 on, 0 off, -1: CLEAVE_CHECKED or the backend's
                      ///< default (on for threads)
-  double watchdog = 30;  ///< seconds a rank may wait in one collective before a report of who waits where; 0: never
+  double watchdog = 30;  ///< seconds of a wait before a report of who waits where; in a circle, PeerError; 0: never
   Overlap overlap = Overlap::off;
   SimulatedLink link{};  ///< thread ranks only
 };

@@ -114,7 +114,7 @@ struct LoadOptions {
   /// Names in the file to names in the model: each name that a regular expression (ECMAScript) matches whole becomes
   /// its text, with $1, $2, ... for what the parentheses took. The first that matches counts.
   std::vector<std::pair<std::string, std::string>> renames{};
-  /// Names in the model (`*` is a segment, `**` any number) whose matrices the file holds transposed.
+  /// Names in the model (`*` is a segment, `**` any number; each names one) whose matrices the file holds transposed.
   std::vector<std::string> transposed{};
 };
 
@@ -165,7 +165,7 @@ class Checkpoint {
   /// names; under several its values must be the same. Verifies everything on all ranks before it changes anything.
   /// Throws FileError for names that are missing, unexpected (with the nearest ones) or of the wrong shape, DTypeError
   /// for conversions that the options do not allow, ValueError for a deferred model, for two names in the file that
-  /// become one, and for a bad regular expression.
+  /// become one, for a bad regular expression, and for one of `transposed` that names nothing.
   LoadReport load(const ModuleBase& model, const LoadOptions& options = {}, const std::string& group = "model") const;
   /// Into tensors of any kind.
   LoadReport load(const NamedTensors& targets, const LoadOptions& options = {},

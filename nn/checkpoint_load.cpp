@@ -4,6 +4,7 @@
 #include <cleave/nn/buffer.h>
 #include <cleave/nn/checkpoint.h>
 #include <cleave/nn/internal/match_names.h>
+#include <cleave/nn/internal/names.h>
 #include <cleave/nn/observer.h>
 
 #include <algorithm>
@@ -158,7 +159,11 @@ std::vector<LoadTarget> targets_of(const ModuleBase& model) {
 template <class T>
 const T& value_of(const CheckpointFiles& files, const std::string& name, const char* kind) {
   auto at = files.values.find(name);
-  if (at == files.values.end()) throw FileError(fmt::format("{} lacks the value {}", files.path, name));
+  if (at == files.values.end()) {
+    std::vector<std::string> known;
+    for (const auto& [other, value] : files.values) known.push_back(other);
+    throw FileError(fmt::format("{} lacks the value {}{}", files.path, name, detail::nearest(name, known)));
+  }
   if (const T* value = std::get_if<T>(&at->second)) return *value;
   throw FileError(fmt::format("{}: the value {} is no {}", files.path, name, kind));
 }

@@ -1,6 +1,8 @@
 // Where the memory of a rank goes, and when it is most: by a run, or before one, by a dry run on Device::Meta, which
 // takes and gives back what the run would, without computing anything.
 //
+// Tensors that forward makes for itself must be on the device of its inputs: `arange(n, {.device = ids.device()})`.
+//
 //   nn::MemoryRecorder memory(Device::Meta);
 //   auto model = nn::build<Mlp>({.device = Device::Meta, .deferred = true});
 //   nn::shard(model, mesh, plan);

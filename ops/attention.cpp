@@ -1,5 +1,6 @@
 #include <cleave/core/cpu/attention.h>
 #include <cleave/core/random.h>
+#include <cleave/dist/internal/same_key.h>
 #include <cleave/ops/attention.h>
 #include <cleave/ops/op.h>
 #include <cleave/ops/view.h>
@@ -188,6 +189,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   cpu::AttentionBlock a = ops::block_for(q.shape(), k.shape(), options.is_causal, scale);
   if (options.dropout_p > 0) {
     detail::RandomKey key = detail::next_random_key();
+    dist::detail::require_same_key(kName, key, q.impl()->layout, q.device());
     a.dropout = options.dropout_p;
     a.seed = key.seed;
     a.call = key.call;

@@ -3,6 +3,7 @@
 #include <cleave/core/error.h>
 #include <cleave/core/primitives.h>
 #include <cleave/dist/ambient.h>
+#include <cleave/dist/internal/same_key.h>
 #include <cleave/dist/mesh_state.h>
 #include <cleave/ops/creation.h>
 #include <cleave/ops/op.h>
@@ -165,6 +166,7 @@ Tensor detail::random_tensor(RandomKind kind, const Shape& shape, const TensorOp
   if (!is_floating(dtype))
     throw DTypeError(op_message(op, "cannot make " + std::string(to_string(dtype)) + "; use randint for integers"));
   Fresh f = fresh(op, shape, dtype, options);
+  dist::detail::require_same_key(op, key, f.tensor.impl()->layout, f.tensor.device());
   RandomAttributes attributes{f.origin, key, a, b};
   return filled(f, op, kind == RandomKind::uniform ? uniform_kernel : normal_kernel, attributes);
 }
@@ -182,6 +184,7 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
         op_message("randint", "the range [" + std::to_string(low) + ", " + std::to_string(high) + ") is empty"));
   RandomKey key = detail::random_key(options);
   Fresh f = fresh("randint", shape, options.dtype.value_or(DType::i64), options);
+  dist::detail::require_same_key("randint", key, f.tensor.impl()->layout, f.tensor.device());
   static constexpr Kernel kernel{.cpu = [](const KernelCall& c) {
     const auto& r = c.attributes.as<IntegerAttributes>();
     cpu::random_integers(*c.out[0], r.origin, r.key, r.low, r.high);

@@ -11,7 +11,7 @@
 namespace cleave {
 
 /// What a new tensor is. Without `layout` it is plain, or R on the ambient mesh (dist::UseMesh, sharded modules). With
-/// one, each rank makes its own block; no function here communicates.
+/// one, each rank makes its own block; checked mode compares seeds.
 struct TensorOptions {
   std::optional<DType> dtype = std::nullopt;  ///< default: f32, or as each function says
   Device device = Device::Cpu;

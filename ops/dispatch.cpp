@@ -68,9 +68,10 @@ Device common_device(const OpDef& op, Inputs in) {
     if (!x->defined()) continue;
     if (!first) first = x;
     if (x->impl()->device != first->impl()->device)
-      throw ValueError(op_message(
-          op.name, "mixes " + to_string(first->type()) + " on " + std::string(to_string(first->device())) + " and " +
-                       to_string(x->type()) + " on " + std::string(to_string(x->device())) + "; move one of them"));
+      throw ValueError(op_message(op.name, "mixes " + to_string(first->type()) + " on " +
+                                               std::string(to_string(first->device())) + " and " +
+                                               to_string(x->type()) + " on " + std::string(to_string(x->device())) +
+                                               "; make both on one, as by {.device = x.device()}"));
   }
   return first ? first->impl()->device : Device::Cpu;
 }

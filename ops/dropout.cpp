@@ -1,4 +1,5 @@
 #include <cleave/core/cpu/random.h>
+#include <cleave/dist/internal/same_key.h>
 #include <cleave/ops/creation.h>
 #include <cleave/ops/dropout.h>
 #include <cleave/ops/internal/pointwise_op.h>
@@ -56,7 +57,9 @@ Tensor dropout(const Tensor& x, double p, bool training) {
   if (!(p >= 0 && p <= 1))
     throw ValueError(op_message("dropout", "p is " + std::to_string(p) + "; it must lie in [0, 1]"));
   if (!training || p == 0) return x;
-  return apply(ops::dropout, ops::DropoutAttributes{{}, detail::next_random_key(), p}, x);
+  detail::RandomKey key = detail::next_random_key();
+  dist::detail::require_same_key("dropout", key, x.impl()->layout, x.device());
+  return apply(ops::dropout, ops::DropoutAttributes{{}, key, p}, x);
 }
 
 }  // namespace cleave

@@ -17,17 +17,14 @@ namespace cleave::optim {
 
 namespace {
 
-std::vector<Group<AdafactorOptions>> checked(std::vector<Group<AdafactorOptions>> groups) {
-  for (const auto& g : groups) {
-    const AdafactorOptions& o = g.options;
-    detail::require_positive_or_zero("adafactor", "lr", o.lr);
-    detail::require_positive_or_zero("adafactor", "eps1", o.eps1);
-    detail::require_positive_or_zero("adafactor", "eps2", o.eps2);
-    detail::require_positive_or_zero("adafactor", "weight_decay", o.weight_decay);
-    detail::require_fraction("adafactor", "beta1", o.beta1);
-    detail::require(o.clip > 0, "adafactor", "clip", o.clip, "be above 0");
-  }
-  return groups;
+void check_group(const Group<AdafactorOptions>& g) {
+  const AdafactorOptions& o = g.options;
+  detail::require_positive_or_zero("adafactor", "lr", o.lr);
+  detail::require_positive_or_zero("adafactor", "eps1", o.eps1);
+  detail::require_positive_or_zero("adafactor", "eps2", o.eps2);
+  detail::require_positive_or_zero("adafactor", "weight_decay", o.weight_decay);
+  detail::require_fraction("adafactor", "beta1", o.beta1);
+  detail::require(o.clip > 0, "adafactor", "clip", o.clip, "be above 0");
 }
 
 constexpr Kernel kernel{
@@ -60,7 +57,7 @@ struct Adafactor::Sums {
 Adafactor::Adafactor(const std::vector<nn::Parameter>& p, const AdafactorOptions& o) : Adafactor({{p, o, {}}}) {}
 Adafactor::Adafactor(const std::vector<Tensor>& tensors, const AdafactorOptions& o)
     : Adafactor(parameters_of(tensors), o) {}
-Adafactor::Adafactor(std::vector<Group<AdafactorOptions>> groups) : GroupedOptimizer(checked(std::move(groups))) {}
+Adafactor::Adafactor(std::vector<Group<AdafactorOptions>> groups) : GroupedOptimizer(std::move(groups), check_group) {}
 
 uint32_t Adafactor::summed_dims(const std::string& name, const Shape& shape) const {
   if (!factored(shape)) return 0;

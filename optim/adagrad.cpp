@@ -13,23 +13,20 @@ constexpr Kernel kernel{.cpu = [](const KernelCall& c) {
   cpu::adagrad(*c.out[0], *c.in[0], *c.out[1], c.attributes.as<cpu::AdagradStep>());
 }};
 
-std::vector<Group<AdagradOptions>> checked(std::vector<Group<AdagradOptions>> groups) {
-  for (const auto& g : groups) {
-    const AdagradOptions& o = g.options;
-    detail::require_positive_or_zero("adagrad", "lr", o.lr);
-    detail::require_positive_or_zero("adagrad", "lr_decay", o.lr_decay);
-    detail::require_positive_or_zero("adagrad", "weight_decay", o.weight_decay);
-    detail::require_positive_or_zero("adagrad", "initial_accumulator", o.initial_accumulator);
-    detail::require_positive_or_zero("adagrad", "eps", o.eps);
-  }
-  return groups;
+void check_group(const Group<AdagradOptions>& g) {
+  const AdagradOptions& o = g.options;
+  detail::require_positive_or_zero("adagrad", "lr", o.lr);
+  detail::require_positive_or_zero("adagrad", "lr_decay", o.lr_decay);
+  detail::require_positive_or_zero("adagrad", "weight_decay", o.weight_decay);
+  detail::require_positive_or_zero("adagrad", "initial_accumulator", o.initial_accumulator);
+  detail::require_positive_or_zero("adagrad", "eps", o.eps);
 }
 
 }  // namespace
 
 Adagrad::Adagrad(const std::vector<nn::Parameter>& p, const AdagradOptions& o) : Adagrad({{p, o, {}}}) {}
 Adagrad::Adagrad(const std::vector<Tensor>& tensors, const AdagradOptions& o) : Adagrad(parameters_of(tensors), o) {}
-Adagrad::Adagrad(std::vector<Group<AdagradOptions>> groups) : GroupedOptimizer(checked(std::move(groups))) {}
+Adagrad::Adagrad(std::vector<Group<AdagradOptions>> groups) : GroupedOptimizer(std::move(groups), check_group) {}
 
 void Adagrad::update(const Update& u) {
   const AdagradOptions& o = options(u.index);

@@ -13,11 +13,8 @@ constexpr Kernel kernel{.cpu = [](const KernelCall& c) {
             c.out.size() > 3 ? c.out[3] : nullptr);
 }};
 
-template <class Options>
-std::vector<Group<Options>> checked(std::vector<Group<Options>> groups, const char* name) {
-  for (const auto& g : groups) detail::check_adam(name, g.options);
-  return groups;
-}
+void check_adam_group(const Group<AdamOptions>& g) { detail::check_adam("adam", g.options); }
+void check_adamw_group(const Group<AdamWOptions>& g) { detail::check_adam("adamw", g.options); }
 
 const std::vector<std::string> moments{"exp_avg", "exp_avg_sq"};
 
@@ -33,7 +30,7 @@ void detail::update_adam(const Tensor& value, const Tensor& gradient, const Tens
 
 Adam::Adam(const std::vector<nn::Parameter>& p, const AdamOptions& o) : Adam({{p, o, {}}}) {}
 Adam::Adam(const std::vector<Tensor>& tensors, const AdamOptions& o) : Adam(parameters_of(tensors), o) {}
-Adam::Adam(std::vector<Group<AdamOptions>> groups) : GroupedOptimizer(checked(std::move(groups), "adam")) {}
+Adam::Adam(std::vector<Group<AdamOptions>> groups) : GroupedOptimizer(std::move(groups), check_adam_group) {}
 
 void Adam::update(const Update& u) {
   const AdamOptions& o = options(u.index);
@@ -44,7 +41,7 @@ std::vector<std::string> Adam::state_names() const { return moments; }
 
 AdamW::AdamW(const std::vector<nn::Parameter>& p, const AdamWOptions& o) : AdamW({{p, o, {}}}) {}
 AdamW::AdamW(const std::vector<Tensor>& tensors, const AdamWOptions& o) : AdamW(parameters_of(tensors), o) {}
-AdamW::AdamW(std::vector<Group<AdamWOptions>> groups) : GroupedOptimizer(checked(std::move(groups), "adamw")) {}
+AdamW::AdamW(std::vector<Group<AdamWOptions>> groups) : GroupedOptimizer(std::move(groups), check_adamw_group) {}
 
 void AdamW::update(const Update& u) {
   const AdamWOptions& o = options(u.index);

@@ -5,6 +5,7 @@
 #include <cleave/dist/communicator.h>
 #include <cleave/ops/host.h>
 #include <cleave/optim/ema.h>
+#include <cleave/optim/internal/names.h>
 #include <cleave/optim/internal/options.h>
 #include <cleave/optim/internal/owned.h>
 #include <cleave/optim/internal/updated.h>
@@ -34,8 +35,7 @@ EMA::EMA(std::vector<nn::Parameter> parameters, const Optimizer* optimizer, cons
     : parameters_(std::move(parameters)), optimizer_(optimizer), options_(options) {
   if (parameters_.empty()) throw ValueError("[ema] there are no parameters to average");
   detail::require_fraction("ema", "decay", options.decay);
-  for (size_t i = 0; i < parameters_.size(); ++i)
-    names_.push_back(parameters_[i].name().empty() ? std::to_string(i) : parameters_[i].name());
+  names_ = detail::names_of(parameters_, "ema");
   averages_.resize(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i)
     if (!parameters_[i].is_deferred()) follow(i);
@@ -47,6 +47,9 @@ EMA::EMA(const Optimizer& optimizer, const EMAOptions& options) : EMA(optimizer.
 // What is averaged, its average being there and under the same layout.
 Tensor EMA::follow(size_t i) {
   const nn::Parameter& p = parameters_[i];
+  if (p.is_deferred())
+    throw ValueError("[ema] parameter " + names_[i] +
+                     " is deferred and has no elements yet; call shard(model, mesh, plan) or materialize(model) first");
   Tensor value = optimizer_ ? optimizer_->master(i) : Tensor();
   if (!value.defined()) {
     const dist::LayoutData* state = p.state()->state_layout;
@@ -82,7 +85,10 @@ void EMA::swap() {
   NoGrad off;
   dist::PhaseScope phase("optimizer");
   if (swapped()) {
-    for (size_t i = 0; i < parameters_.size(); ++i) write(parameters_[i].tensor(), own_[i]);
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const Tensor& stored = parameters_[i].tensor();  // sharded anew since, it may be
+      write(stored, detail::in_layout(own_[i], stored.impl()->layout));
+    }
     own_.clear();
     return;
   }

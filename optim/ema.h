@@ -17,12 +17,13 @@ struct EMAOptions {
 /// average moves so, `swap` where averages are gathered.
 class EMA {
  public:
-  /// Throws ValueError if there are no parameters, or unless 0 <= decay < 1.
+  /// Throws ValueError if there are no parameters, if two have one name, or unless 0 <= decay < 1.
   explicit EMA(std::vector<nn::Parameter> parameters, const EMAOptions& options = {});
   /// Of the parameters of an optimizer, which lives longer.
   explicit EMA(const Optimizer& optimizer, const EMAOptions& options = {});
 
-  /// Takes the parameters' values in: once after each optimizer step. Throws ValueError while swapped.
+  /// Takes the parameters' values in: once after each optimizer step. Throws ValueError while swapped and for a
+  /// deferred parameter.
   void update();
   /// Puts the averages in the parameters' places, rounded to their dtypes, and at the next call the parameters' own
   /// values, bit by bit. Between the two only read them. If it throws, the parameters have their own values.

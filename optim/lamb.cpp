@@ -12,16 +12,13 @@ namespace cleave::optim {
 
 namespace {
 
-std::vector<Group<LAMBOptions>> checked(std::vector<Group<LAMBOptions>> groups) {
-  for (const auto& g : groups) {
-    const LAMBOptions& o = g.options;
-    detail::require_positive_or_zero("lamb", "lr", o.lr);
-    detail::require_fraction("lamb", "beta1", o.beta1);
-    detail::require_fraction("lamb", "beta2", o.beta2);
-    detail::require_positive_or_zero("lamb", "eps", o.eps);
-    detail::require_positive_or_zero("lamb", "weight_decay", o.weight_decay);
-  }
-  return groups;
+void check_group(const Group<LAMBOptions>& g) {
+  const LAMBOptions& o = g.options;
+  detail::require_positive_or_zero("lamb", "lr", o.lr);
+  detail::require_fraction("lamb", "beta1", o.beta1);
+  detail::require_fraction("lamb", "beta2", o.beta2);
+  detail::require_positive_or_zero("lamb", "eps", o.eps);
+  detail::require_positive_or_zero("lamb", "weight_decay", o.weight_decay);
 }
 
 // In place: the moments are read and written; the first output is the direction.
@@ -44,7 +41,7 @@ Tensor direction(const Tensor& w, const Tensor& g, const Tensor& m, const Tensor
 
 LAMB::LAMB(const std::vector<nn::Parameter>& p, const LAMBOptions& o) : LAMB({{p, o, {}}}) {}
 LAMB::LAMB(const std::vector<Tensor>& tensors, const LAMBOptions& o) : LAMB(parameters_of(tensors), o) {}
-LAMB::LAMB(std::vector<Group<LAMBOptions>> groups) : GroupedOptimizer(checked(std::move(groups))) {}
+LAMB::LAMB(std::vector<Group<LAMBOptions>> groups) : GroupedOptimizer(std::move(groups), check_group) {}
 
 void LAMB::update(const Update& u) { update_all({&u, 1}); }
 

@@ -12,22 +12,19 @@ namespace {
 constexpr Kernel kernel{
     .cpu = [](const KernelCall& c) { cpu::lion(*c.out[0], *c.in[0], *c.out[1], c.attributes.as<cpu::LionStep>()); }};
 
-std::vector<Group<LionOptions>> checked(std::vector<Group<LionOptions>> groups) {
-  for (const auto& g : groups) {
-    const LionOptions& o = g.options;
-    detail::require_positive_or_zero("lion", "lr", o.lr);
-    detail::require_fraction("lion", "beta1", o.beta1);
-    detail::require_fraction("lion", "beta2", o.beta2);
-    detail::require_positive_or_zero("lion", "weight_decay", o.weight_decay);
-  }
-  return groups;
+void check_group(const Group<LionOptions>& g) {
+  const LionOptions& o = g.options;
+  detail::require_positive_or_zero("lion", "lr", o.lr);
+  detail::require_fraction("lion", "beta1", o.beta1);
+  detail::require_fraction("lion", "beta2", o.beta2);
+  detail::require_positive_or_zero("lion", "weight_decay", o.weight_decay);
 }
 
 }  // namespace
 
 Lion::Lion(const std::vector<nn::Parameter>& p, const LionOptions& o) : Lion({{p, o, {}}}) {}
 Lion::Lion(const std::vector<Tensor>& tensors, const LionOptions& o) : Lion(parameters_of(tensors), o) {}
-Lion::Lion(std::vector<Group<LionOptions>> groups) : GroupedOptimizer(checked(std::move(groups))) {}
+Lion::Lion(std::vector<Group<LionOptions>> groups) : GroupedOptimizer(std::move(groups), check_group) {}
 
 void Lion::update(const Update& u) {
   const LionOptions& o = options(u.index);

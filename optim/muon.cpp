@@ -16,22 +16,19 @@ namespace cleave::optim {
 
 namespace {
 
-std::vector<Group<MuonOptions>> checked(std::vector<Group<MuonOptions>> groups) {
-  for (const auto& g : groups) {
-    const MuonOptions& o = g.options;
-    detail::require_positive_or_zero("muon", "lr", o.lr);
-    detail::require_fraction("muon", "momentum", o.momentum);
-    detail::require_positive_or_zero("muon", "weight_decay", o.weight_decay);
-    detail::require_positive_or_zero("muon", "eps", o.eps);
-    detail::require(o.steps >= 1 && o.steps < 100, "muon", "steps", o.steps, "be from 1 to 99");
-    if (o.rest) detail::check_adam("muon", *o.rest);
-    for (const nn::Parameter& p : g.parameters)
-      if (!o.rest && (!o.orthogonal || p.shape().rank() != 2))
-        throw ShapeError("[muon] parameter " + p.name() + " is " + to_string(p.shape()) +
-                         (o.orthogonal ? " and no matrix" : " in a group with `orthogonal` off") +
-                         "; set `rest` to options of AdamW for such, or give them to an optimizer of their own");
-  }
-  return groups;
+void check_group(const Group<MuonOptions>& g) {
+  const MuonOptions& o = g.options;
+  detail::require_positive_or_zero("muon", "lr", o.lr);
+  detail::require_fraction("muon", "momentum", o.momentum);
+  detail::require_positive_or_zero("muon", "weight_decay", o.weight_decay);
+  detail::require_positive_or_zero("muon", "eps", o.eps);
+  detail::require(o.steps >= 1 && o.steps < 100, "muon", "steps", o.steps, "be from 1 to 99");
+  if (o.rest) detail::check_adam("muon", *o.rest);
+  for (const nn::Parameter& p : g.parameters)
+    if (!o.rest && (!o.orthogonal || p.shape().rank() != 2))
+      throw ShapeError("[muon] parameter " + p.name() + " is " + to_string(p.shape()) +
+                       (o.orthogonal ? " and no matrix" : " in a group with `orthogonal` off") +
+                       "; set `rest` to options of AdamW for such, or give them to an optimizer of their own");
 }
 
 double adjusted(const MuonOptions& o, const Shape& shape) {
@@ -56,7 +53,7 @@ Tensor orthogonalized(const Tensor& u, const MuonOptions& o) {
 
 Muon::Muon(const std::vector<nn::Parameter>& p, const MuonOptions& o) : Muon({{p, o, {}}}) {}
 Muon::Muon(const std::vector<Tensor>& tensors, const MuonOptions& o) : Muon(parameters_of(tensors), o) {}
-Muon::Muon(std::vector<Group<MuonOptions>> groups) : GroupedOptimizer(checked(std::move(groups))) {}
+Muon::Muon(std::vector<Group<MuonOptions>> groups) : GroupedOptimizer(std::move(groups), check_group) {}
 
 void Muon::update(const Update& u) { update_all({&u, 1}); }
 

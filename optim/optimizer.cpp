@@ -7,11 +7,13 @@
 #include <cleave/dist/mesh_state.h>
 #include <cleave/dist/redistribution.h>
 #include <cleave/ops/host.h>
+#include <cleave/optim/internal/names.h>
 #include <cleave/optim/internal/owned.h>
 #include <cleave/optim/internal/updated.h>
 #include <cleave/optim/optimizer.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -72,15 +74,46 @@ int64_t read_number(const std::string& name, const Tensor& x) {
 
 }  // namespace
 
+void detail::refuse_group(size_t group, size_t groups) {
+  throw ValueError("[optimizer] there is no group " + std::to_string(group) + "; there are " + std::to_string(groups) +
+                   ", counted from 0");
+}
+
+void detail::refuse_changed_groups() {
+  throw ValueError(
+      "[optimizer] the parameters of its groups are not those that it was made with; give it all groups at the start, "
+      "or make an optimizer of its own for new parameters");
+}
+
+void detail::check_rate(size_t group, double lr, double factor, int64_t step) {
+  double rate = lr * factor;
+  if (rate >= 0 && std::isfinite(rate)) return;
+  throw ValueError("[optimizer] group " + std::to_string(group) + " has the rate " + std::to_string(rate) +
+                   " at step " + std::to_string(step) + ": lr " + std::to_string(lr) + " times the factor " +
+                   std::to_string(factor) + " of its schedule and set_lr_factor; it must be finite and not negative");
+}
+
+std::vector<std::string> detail::names_of(const std::vector<nn::Parameter>& parameters, const char* who) {
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  for (const nn::Parameter& p : parameters) {
+    names.push_back(p.name().empty() ? std::to_string(names.size()) : p.name());
+    if (!seen.insert(names.back()).second)
+      throw ValueError(std::string("[") + who + "] two parameters have the name " + names.back() +
+                       ", by which their state is saved; make their models parts of one module, or use one " + who +
+                       " for each");
+  }
+  return names;
+}
+
 Optimizer::Optimizer(std::vector<nn::Parameter> parameters)
     : parameters_(std::move(parameters)), updated_(std::make_unique<detail::Updated>()) {
   if (parameters_.empty()) throw ValueError("[optimizer] there are no parameters to optimize");
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    names_.push_back(parameters_[i].name().empty() ? std::to_string(i) : parameters_[i].name());
-    for (size_t j = 0; j < i; ++j)
-      if (parameters_[i] == parameters_[j] || parameters_[i].tensor().impl() == parameters_[j].tensor().impl())
-        throw ValueError("[optimizer] parameter " + names_[i] + " stands twice; each belongs to one group");
-  }
+  std::set<const core::TensorImpl*> seen;
+  for (const nn::Parameter& p : parameters_)
+    if (!seen.insert(p.tensor().impl()).second)
+      throw ValueError("[optimizer] parameter " + p.name() + " stands twice; each belongs to one group");
+  names_ = detail::names_of(parameters_, "optimizer");
   slots_.resize(parameters_.size());
 }
 
@@ -104,6 +137,7 @@ uint32_t Optimizer::summed_dims(const std::string&, const Shape&) const { return
 void Optimizer::step() {
   dist::PhaseScope phase("optimizer");
   NoGrad off;
+  check_groups();
   nn::sync_gradients(parameters_);
   *updated_ = {};  // what a step that failed has left
   stepped_.clear();
@@ -246,7 +280,11 @@ Optimizer::Loaded Optimizer::checked_state(const std::vector<NamedTensor>& state
   std::set<std::string> seen;
   for (const auto& [full, tensor] : state) {
     if (!seen.insert(full).second) throw ValueError("[load_state] \"" + full + "\" is given twice");
-    if (full == kNumber && scheduled()) {
+    if (full == kNumber) {
+      if (!scheduled())
+        throw ValueError(std::string("[load_state] ") + kNumber +
+                         " is where the schedules of groups are, and no group of this optimizer has one; give groups "
+                         "their schedules, or leave it out");
       out.number = read_number(full, tensor);
       continue;
     }
@@ -265,6 +303,10 @@ Optimizer::Loaded Optimizer::checked_state(const std::vector<NamedTensor>& state
       throw DTypeError("[load_state] " + full + " is " + to_string(tensor.type()) + " and must be floating");
     out.tensors.emplace_back(i, name, own_copy(tensor, working(parameters_[i].dtype())));
   }
+  if (scheduled() && !out.number && !state.empty())
+    throw ValueError(std::string("[load_state] ") + kNumber +
+                     " is missing: the state is of an optimizer whose groups have no schedules, and here they would "
+                     "begin anew; add it, a scalar i64, with the step from which they are to go on");
   for (const auto& [i, name, tensor] : out.tensors)
     if (!out.steps.count(i) && slots_[i].step == 0)
       throw ValueError("[load_state] \"" + names_[i] + ".step\" is missing, and " + name + " of that parameter is not");

@@ -17,7 +17,11 @@ namespace cleave::optim {
 
 namespace detail {
 class Updated;
-}
+[[noreturn]] void refuse_group(size_t group, size_t groups);
+[[noreturn]] void refuse_changed_groups();
+/// Throws ValueError for a rate (lr times factor, of the next step) that is negative or not finite.
+void check_rate(size_t group, double lr, double factor, int64_t step);
+}  // namespace detail
 
 /// Parameters that share options.
 template <class Options>
@@ -41,7 +45,9 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Syncs pending gradients and updates every parameter that has one, in place. Communicates for the sync, and where a
-  /// gradient has another layout than its parameter. Counted under the phase "optimizer".
+  /// gradient has another layout than its parameter. Counted under the phase "optimizer". Throws ValueError, before
+  /// anything is changed, for groups with other parameters than at the start, options out of range, and a rate that is
+  /// negative or not finite.
   void step();
   /// Forgets all gradients.
   void zero_grad();
@@ -67,12 +73,13 @@ class Optimizer {
   std::vector<NamedTensor> state() const;
   /// Takes such state in any order, also from another layout or mesh, also before the first step; it moves at the next
   /// step. Plain tensors are values that all ranks hold. Throws ValueError for a name that no parameter has, one given
-  /// twice, a negative step, or state of a parameter without its step, ShapeError for another shape, DTypeError for a
+  /// twice, a negative step, state of a parameter without its step, or, if a group has a schedule, without
+  /// "optimizer.step", ShapeError for another shape, DTypeError for a
   /// step that is no integer or other state that is not floating; then nothing has changed.
   void load_state(const std::vector<NamedTensor>& state);
 
  protected:
-  /// Throws ValueError if there is none, or one stands twice.
+  /// Throws ValueError if there is none, one stands twice, or two have one name.
   explicit Optimizer(std::vector<nn::Parameter> parameters);
 
   /// What an update sees: this rank's dense blocks, f32 or f64 alike.
@@ -103,6 +110,8 @@ class Optimizer {
   bool has_state(const Update& update, const char* name) const;
   /// Whether a schedule uses `step_number()`, which makes it state.
   virtual bool scheduled() const { return false; }
+  /// Throws what `step` does for groups.
+  virtual void check_groups() const {}
 
  private:
   struct Slot {
@@ -158,15 +167,23 @@ std::function<dist::Layout(const std::string&, const TensorType&)> state_layouts
 template <class Options>
 class GroupedOptimizer : public Optimizer {
  public:
-  /// Options may be changed between steps.
+  /// Options and schedules may be changed between steps, parameters may not.
   std::vector<Group<Options>>& groups() { return groups_; }
   const std::vector<Group<Options>>& groups() const { return groups_; }
-  /// A group's lr at the next step, under its schedule and the factor: of the first one, what logs show.
-  double lr(size_t group = 0) const { return groups_[group].options.lr * factor(group); }
+  /// A group's lr at the next step, under its schedule and the factor: of the first one, what logs show. Throws
+  /// ValueError for a group that there is not.
+  double lr(size_t group = 0) const {
+    if (group >= groups_.size()) detail::refuse_group(group, groups_.size());
+    return groups_[group].options.lr * factor(group);
+  }
 
  protected:
-  explicit GroupedOptimizer(std::vector<Group<Options>> groups) : Optimizer(all(groups)), groups_(std::move(groups)) {
+  /// Throws for options out of range.
+  using Check = void (*)(const Group<Options>&);
+  GroupedOptimizer(std::vector<Group<Options>> groups, Check check)
+      : Optimizer(all(groups)), groups_(std::move(groups)), check_(check) {
     for (size_t g = 0; g < groups_.size(); ++g) group_of_.insert(group_of_.end(), groups_[g].parameters.size(), g);
+    for (const Group<Options>& group : groups_) check_(group);
   }
   const Options& options(size_t parameter) const { return groups_[group_of_[parameter]].options; }
   double lr_of(size_t parameter) const { return lr(group_of_[parameter]); }
@@ -183,6 +200,18 @@ class GroupedOptimizer : public Optimizer {
       if (g.schedule) return true;
     return false;
   }
+  void check_groups() const override {
+    size_t i = 0;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      for (const nn::Parameter& p : groups_[g].parameters) {
+        if (i == group_of_.size() || group_of_[i] != g || !(parameters()[i] == p)) detail::refuse_changed_groups();
+        ++i;
+      }
+      check_(groups_[g]);
+      detail::check_rate(g, groups_[g].options.lr, factor(g), step_number());
+    }
+    if (i != group_of_.size()) detail::refuse_changed_groups();
+  }
   static std::vector<nn::Parameter> all(const std::vector<Group<Options>>& groups) {
     std::vector<nn::Parameter> out;
     for (const auto& g : groups) out.insert(out.end(), g.parameters.begin(), g.parameters.end());
@@ -190,6 +219,7 @@ class GroupedOptimizer : public Optimizer {
   }
   std::vector<Group<Options>> groups_;
   std::vector<size_t> group_of_;
+  Check check_;
 };
 
 }  // namespace cleave::optim

@@ -15,23 +15,20 @@ constexpr Kernel kernel{.cpu = [](const KernelCall& c) {
                step.momentum != 0 ? c.out.back() : nullptr, step);
 }};
 
-std::vector<Group<RMSPropOptions>> checked(std::vector<Group<RMSPropOptions>> groups) {
-  for (const auto& g : groups) {
-    const RMSPropOptions& o = g.options;
-    detail::require_positive_or_zero("rmsprop", "lr", o.lr);
-    detail::require_fraction("rmsprop", "alpha", o.alpha);
-    detail::require_positive_or_zero("rmsprop", "eps", o.eps);
-    detail::require_positive_or_zero("rmsprop", "weight_decay", o.weight_decay);
-    detail::require_positive_or_zero("rmsprop", "momentum", o.momentum);
-  }
-  return groups;
+void check_group(const Group<RMSPropOptions>& g) {
+  const RMSPropOptions& o = g.options;
+  detail::require_positive_or_zero("rmsprop", "lr", o.lr);
+  detail::require_fraction("rmsprop", "alpha", o.alpha);
+  detail::require_positive_or_zero("rmsprop", "eps", o.eps);
+  detail::require_positive_or_zero("rmsprop", "weight_decay", o.weight_decay);
+  detail::require_positive_or_zero("rmsprop", "momentum", o.momentum);
 }
 
 }  // namespace
 
 RMSProp::RMSProp(const std::vector<nn::Parameter>& p, const RMSPropOptions& o) : RMSProp({{p, o, {}}}) {}
 RMSProp::RMSProp(const std::vector<Tensor>& tensors, const RMSPropOptions& o) : RMSProp(parameters_of(tensors), o) {}
-RMSProp::RMSProp(std::vector<Group<RMSPropOptions>> groups) : GroupedOptimizer(checked(std::move(groups))) {}
+RMSProp::RMSProp(std::vector<Group<RMSPropOptions>> groups) : GroupedOptimizer(std::move(groups), check_group) {}
 
 void RMSProp::update(const Update& u) {
   const RMSPropOptions& o = options(u.index);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 #include <string>
+#include <utility>
 
 namespace cleave::optim {
 
@@ -17,6 +18,10 @@ int64_t positive(const char* name, int64_t steps) {
 }
 double part(int64_t step, int64_t steps) { return static_cast<double>(step) / static_cast<double>(steps); }
 }  // namespace
+
+Schedule::Schedule(Function factor, int64_t steps) : factor_(std::move(factor)), steps_(steps) {
+  if (!factor_) throw ValueError("[schedule] the function is empty; give one from a step to a factor");
+}
 
 double Schedule::operator()(int64_t step) const {
   if (step < 0) throw ValueError("[schedule] step " + std::to_string(step) + " is before the start");

@@ -11,7 +11,8 @@ class Schedule {
  public:
   using Function = std::function<double(int64_t step)>;
   /// `steps`: after how many it has ended; -1: never.
-  Schedule(Function factor, int64_t steps = -1) : factor_(std::move(factor)), steps_(steps) {}
+  /// Throws ValueError for an empty function.
+  Schedule(Function factor, int64_t steps = -1);
   /// Throws ValueError for a negative step.
   double operator()(int64_t step) const;
   int64_t steps() const { return steps_; }

@@ -15,26 +15,23 @@ constexpr Kernel kernel{.cpu = [](const KernelCall& c) {
   cpu::sgd(*c.out[0], *c.in[0], c.out.size() > 1 ? c.out[1] : nullptr, c.attributes.as<SgdStep>());
 }};
 
-std::vector<Group<SGDOptions>> checked(std::vector<Group<SGDOptions>> groups) {
-  for (const auto& g : groups) {
-    const SGDOptions& o = g.options;
-    if (!(o.lr >= 0)) throw ValueError("[sgd] lr is " + std::to_string(o.lr) + "; it must not be negative");
-    if (!(o.momentum >= 0))
-      throw ValueError("[sgd] momentum is " + std::to_string(o.momentum) + "; it must not be negative");
-    if (!(o.weight_decay >= 0))
-      throw ValueError("[sgd] weight_decay is " + std::to_string(o.weight_decay) + "; it must not be negative");
-    if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
-      throw ValueError("[sgd] nesterov needs a momentum above 0 and no dampening; they are " +
-                       std::to_string(o.momentum) + " and " + std::to_string(o.dampening));
-  }
-  return groups;
+void check_group(const Group<SGDOptions>& g) {
+  const SGDOptions& o = g.options;
+  if (!(o.lr >= 0)) throw ValueError("[sgd] lr is " + std::to_string(o.lr) + "; it must not be negative");
+  if (!(o.momentum >= 0))
+    throw ValueError("[sgd] momentum is " + std::to_string(o.momentum) + "; it must not be negative");
+  if (!(o.weight_decay >= 0))
+    throw ValueError("[sgd] weight_decay is " + std::to_string(o.weight_decay) + "; it must not be negative");
+  if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
+    throw ValueError("[sgd] nesterov needs a momentum above 0 and no dampening; they are " +
+                     std::to_string(o.momentum) + " and " + std::to_string(o.dampening));
 }
 
 }  // namespace
 
 SGD::SGD(const std::vector<nn::Parameter>& p, const SGDOptions& o) : SGD({{p, o, {}}}) {}
 SGD::SGD(const std::vector<Tensor>& tensors, const SGDOptions& o) : SGD(parameters_of(tensors), o) {}
-SGD::SGD(std::vector<Group<SGDOptions>> groups) : GroupedOptimizer(checked(std::move(groups))) {}
+SGD::SGD(std::vector<Group<SGDOptions>> groups) : GroupedOptimizer(std::move(groups), check_group) {}
 
 void SGD::update(const Update& u) {
   const SGDOptions& o = options(u.index);

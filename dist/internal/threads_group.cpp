@@ -1,3 +1,4 @@
+#include <cleave/dist/internal/circle.h>
 #include <cleave/dist/internal/threads_group.h>
 
 #include <cstdio>
@@ -39,10 +40,24 @@ void ThreadPeers::peer_left(int member, const std::string& place) {
   rank_.world->give_up(rank_.rank);
 }
 
+namespace {
+int first_missing(const Waiter& waiter) {
+  std::vector<int> missing = waiter.missing();
+  return missing.empty() ? -1 : missing.front();
+}
+}  // namespace
+
+void ThreadPeers::sleeps(Waiter& waiter) {
+  rank_.world->set_place(rank_.rank, rank_.background, waiter.place(), first_missing(waiter));
+}
+
 void ThreadPeers::slept(Waiter& waiter, double seconds) {
   double limit = rank_.world->watchdog;
-  if (limit <= 0 || waiter.reported || seconds <= limit) return;
-  waiter.reported = true;
+  if (limit <= 0) return;
+  rank_.world->set_waits_for(rank_.rank, rank_.background, first_missing(waiter));
+  if (seconds > limit + kCircleSeconds) rank_.world->end_circle(rank_.rank, rank_.background);
+  if (waiter.watch.reported || seconds <= limit) return;
+  waiter.watch.reported = true;
   std::vector<int> others;
   for (int r = 0; r < rank_.size; ++r)
     if (r != rank_.rank) others.push_back(r);

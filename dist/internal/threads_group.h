@@ -72,7 +72,7 @@ class ThreadPeers : public Peers {
   void give_up() override { rank_.world->give_up(rank_.rank); }
   bool has_left(int member) override { return rank_.world->has_left(ranks_[static_cast<size_t>(member)]); }
   void peer_left(int member, const std::string& place) override;
-  void sleeps(Waiter& waiter) override { rank_.world->set_place(rank_.rank, rank_.background, waiter.place()); }
+  void sleeps(Waiter& waiter) override;
   void slept(Waiter& waiter, double seconds) override;
   void woke(Waiter&) override { rank_.world->set_place(rank_.rank, rank_.background, ""); }
 

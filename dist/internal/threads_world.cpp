@@ -1,6 +1,7 @@
 #include <cleave/dist/internal/threads_world.h>
 
 #include <cleave/core/error.h>
+#include <cleave/dist/internal/circle.h>
 #include <cleave/dist/internal/threads_group.h>
 
 #include <thread>
@@ -53,16 +54,37 @@ std::shared_ptr<ThreadGroup> ThreadWorld::group(const std::vector<int>& ranks, c
   return found;
 }
 
-void ThreadWorld::set_place(int rank, bool background, const std::string& text) {
+void ThreadWorld::set_place(int rank, bool background, const std::string& text, int waits_for) {
   std::lock_guard lock(mutex_);
-  places_[static_cast<size_t>(background ? size + rank : rank)] = text;
+  place(rank, background) = {text, waits_for, std::chrono::steady_clock::now()};
+}
+
+void ThreadWorld::set_waits_for(int rank, bool background, int waits_for) {
+  std::lock_guard lock(mutex_);
+  place(rank, background).waits_for = waits_for;
+}
+
+void ThreadWorld::end_circle(int rank, bool background) {
+  std::unique_lock lock(mutex_);
+  auto settled = std::chrono::steady_clock::now() - std::chrono::duration<double>(kCircleSeconds);
+  std::vector<int> waits_for;
+  for (int r = 0; r < size; ++r) {
+    const Place& p = place(r, background);
+    waits_for.push_back(p.text.empty() || p.since > settled ? -1 : p.waits_for);
+  }
+  std::vector<int> circle = find_circle(rank, waits_for);
+  if (circle.empty()) return;
+  std::string text = circle_text(circle, [&](int r) { return place(r, background).text; });
+  lock.unlock();
+  fail(circle.front(), text);
 }
 
 std::string ThreadWorld::places(const std::vector<int>& ranks) const {
   std::lock_guard lock(mutex_);
   std::string text;
   for (int r : ranks) {
-    const std::string &where = places_[static_cast<size_t>(r)], &behind = places_[static_cast<size_t>(size + r)];
+    const std::string& where = places_[static_cast<size_t>(r)].text;
+    const std::string& behind = places_[static_cast<size_t>(size + r)].text;
     text += fmt::format("{}rank {} {}{}", text.empty() ? "" : "; ", r,
                         has_left(r)     ? "has returned"
                         : where.empty() ? "waits in no collective"

@@ -1,6 +1,7 @@
 // Ranks as threads of one process: what they share, and how one of them waits for another.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,8 +43,12 @@ class ThreadWorld {
 
   std::shared_ptr<ThreadGroup> group(const std::vector<int>& ranks, const std::string& axis, int creation);
 
-  /// Where a rank (or its progress thread, `background`) sleeps, for reports; empty: it does not.
-  void set_place(int rank, bool background, const std::string& text);
+  /// Where a rank (or its progress thread, `background`) sleeps, for reports, and for which rank; empty: it does not.
+  void set_place(int rank, bool background, const std::string& text, int waits_for = -1);
+  /// For which rank it sleeps now.
+  void set_waits_for(int rank, bool background, int waits_for);
+  /// Fails the world if `rank` can never wake, as ranks have slept for each other for some time.
+  void end_circle(int rank, bool background);
   /// "rank 1 waits in ...; rank 3 is not in a collective".
   std::string places(const std::vector<int>& ranks) const;
 
@@ -53,7 +58,13 @@ class ThreadWorld {
   int failed_ = -1;
   std::string message_;
   std::vector<std::atomic<bool>> left_;
-  std::vector<std::string> places_;  // of the ranks, then of their progress threads
+  struct Place {
+    std::string text{};
+    int waits_for = -1;
+    std::chrono::steady_clock::time_point since{};
+  };
+  Place& place(int rank, bool background) { return places_[static_cast<size_t>(background ? size + rank : rank)]; }
+  std::vector<Place> places_;  // of the ranks, then of their progress threads
   struct Entry {
     std::shared_ptr<ThreadGroup> group;
     size_t joined = 0;

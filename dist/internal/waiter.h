@@ -14,6 +14,13 @@ namespace cleave::dist::detail {
 class SharedCall;
 class Waiter;
 
+/// What the watchdog did about one wait.
+struct Watch {
+  bool told = false, reported = false;
+  int waits_for = -1;  ///< the first rank that was missing then
+  double since = 0;    ///< seconds into the wait when that was told
+};
+
 /// The members of a group as one of them knows them: what differs between threads and processes.
 class Peers {
  public:
@@ -74,8 +81,8 @@ class Waiter {
 
   /// "all_reduce 'norm' on tp (call 3)".
   std::string place() const { return detail::place(CallRecord(call_, sequence_), group_.name); }
-  std::vector<int> missing() const;     ///< world ranks that are waited for
-  bool told = false, reported = false;  ///< what the watchdog did
+  std::vector<int> missing() const;  ///< world ranks that are waited for
+  Watch watch{};
 
  private:
   static constexpr int kYields = 150;

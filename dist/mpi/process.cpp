@@ -1,6 +1,8 @@
 #include <cleave/dist/mpi/process.h>
 
 #include <cleave/core/error.h>
+#include <cleave/dist/internal/circle.h>
+#include <cleave/dist/internal/waiter.h>
 #include <cleave/dist/internal/world_backend.h>
 #include <cleave/dist/mpi/exchange.h>
 #include <cleave/dist/mpi/host_memory.h>
@@ -13,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include <unistd.h>
 
@@ -106,11 +109,12 @@ void MpiProcess::listen() {
   mpi_check(MPI_Irecv(&incoming_, sizeof incoming_, MPI_BYTE, MPI_ANY_SOURCE, 0, control_, &listening_), "MPI_Irecv");
 }
 
-void MpiProcess::announce(Kind kind, int origin, const std::string& text) {
+void MpiProcess::announce(Kind kind, int origin, const std::string& text, int waits_for) {
   std::lock_guard lock(outgoing_mutex_);  // a rank announces its failure while its progress thread waits
   Outgoing& out = outgoing_.emplace_back();
   out.notice.kind = static_cast<int>(kind);
   out.notice.origin = origin;
+  out.notice.waits_for = waits_for;
   std::strncpy(out.notice.text, text.c_str(), sizeof out.notice.text - 1);
   for (int r = 0; r < size; ++r) {
     if (r == rank) continue;
@@ -139,6 +143,8 @@ void MpiProcess::look() {
     }
     peer.ended |= kind == Kind::failed || kind == Kind::returned;
     peer.place = kind == Kind::waiting ? incoming_.text : "";
+    peer.waits_for = incoming_.waits_for;
+    peer.told_at = Clock::now();
     listen();
   }
 }
@@ -170,7 +176,7 @@ bool MpiProcess::ending() {
 void MpiProcess::wait(Polled& call) {
   Backoff backoff(crowded);
   Clock::time_point start = Clock::now();
-  bool told = false, reported = false;
+  Watch state;
   try {
     for (unsigned polls = 1; !call.advance(); ++polls) {
       if (polls % 4 == 0) {
@@ -181,25 +187,40 @@ void MpiProcess::wait(Polled& call) {
       }
       if (polls % 64 == 0)
         watch(
-            seconds_since(start), told, reported, [&] { return call.place(); }, [&] { return call.missing(); });
+            seconds_since(start), state, [&] { return call.place(); }, [&] { return call.missing(); });
       backoff.pause();
     }
   } catch (...) {
     call.abandon();
     throw;
   }
-  if (told) announce_going_on();
+  if (state.told) announce_going_on();
 }
 
-void MpiProcess::watch(double seconds, bool& told, bool& reported, const std::function<std::string()>& place,
+void MpiProcess::watch(double seconds, Watch& state, const std::function<std::string()>& place,
                        const std::function<std::vector<int>()>& missing) {
   constexpr double kGrace = 0.5;  // for the others' notices of where they wait
-  if (watchdog_ <= 0 || reported || seconds <= watchdog_ + (told ? kGrace : 0)) return;
-  if (told)
-    report(seconds, place(), missing());
-  else
-    announce(Kind::waiting, rank, place());
-  (told ? reported : told) = true;
+  if (watchdog_ <= 0 || seconds <= watchdog_) return;
+  std::vector<int> ranks = missing();
+  int waits_for = ranks.empty() ? -1 : ranks.front();
+  if (!state.told || waits_for != state.waits_for) {
+    announce(Kind::waiting, rank, place(), waits_for);
+    state = {.told = true, .reported = state.reported, .waits_for = waits_for, .since = seconds};
+  }
+  if (seconds > watchdog_ + kGrace && !std::exchange(state.reported, true)) report(seconds, place(), ranks);
+  if (seconds > state.since + kCircleSeconds) end_circle(place(), waits_for);
+}
+
+void MpiProcess::end_circle(const std::string& place, int waits_for) {
+  std::vector<int> told;
+  for (const Peer& p : peers_)
+    told.push_back(p.place.empty() || seconds_since(p.told_at) < kCircleSeconds ? -1 : p.waits_for);
+  told[static_cast<size_t>(rank)] = waits_for;
+  std::vector<int> circle = find_circle(rank, told);
+  if (circle.empty()) return;
+  failed_ = circle.front();
+  failure_ = circle_text(circle, [&](int r) { return r == rank ? place : peers_[static_cast<size_t>(r)].place; });
+  throw PeerError(failed_, failure_);
 }
 
 // A rank that returned has done its part of all its calls; what it sent may still be on its way.

@@ -14,6 +14,7 @@
 namespace cleave::dist::detail {
 
 class HostMemory;
+struct Watch;
 using Clock = std::chrono::steady_clock;
 
 /// Something that completes in steps while it is polled.
@@ -73,9 +74,9 @@ class MpiProcess {
   /// Polls until it is over. If it throws, the call was abandoned and its buffers are free to go.
   void wait(Polled& call);
 
-  /// The watchdog of a wait that goes on: tells the others of it, then reports what they told. The two flags are that
-  /// wait's; if `told`, it ends with `announce_going_on`.
-  void watch(double seconds, bool& told, bool& reported, const std::function<std::string()>& place,
+  /// The watchdog of a wait that goes on: tells the others of it, then reports what they told, and throws PeerError
+  /// once ranks are known to wait for each other. If `state.told`, the wait ends with `announce_going_on`.
+  void watch(double seconds, Watch& state, const std::function<std::string()>& place,
              const std::function<std::vector<int>()>& missing);
   void announce_going_on() { announce(Kind::going_on, rank, ""); }
 
@@ -95,7 +96,7 @@ class MpiProcess {
  private:
   enum class Kind : int { failed, returned, waiting, going_on };
   struct Notice {
-    int kind = 0, origin = 0;
+    int kind = 0, origin = 0, waits_for = -1;
     char text[1000] = {};
   };
   struct Outgoing {
@@ -105,14 +106,17 @@ class MpiProcess {
   struct Peer {
     bool ended = false;
     Clock::time_point returned_at = Clock::time_point::max();
-    std::string place;
+    std::string place{};
+    int waits_for = -1;
+    Clock::time_point told_at{};
   };
-  void announce(Kind kind, int origin, const std::string& text);
+  void announce(Kind kind, int origin, const std::string& text, int waits_for = -1);
   void listen();
   void look();
   void check_returned(Polled& call);
   void find_hosts();
   void report(double seconds, const std::string& place, const std::vector<int>& missing);
+  void end_circle(const std::string& place, int waits_for);
 
   MPI_Comm control_ = MPI_COMM_NULL;
   Notice incoming_;

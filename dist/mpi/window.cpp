@@ -73,11 +73,11 @@ void MpiPeers::give_up() {
 
 void MpiPeers::slept(Waiter& waiter, double seconds) {
   process_.watch(
-      seconds, waiter.told, waiter.reported, [&] { return waiter.place(); }, [&] { return waiter.missing(); });
+      seconds, waiter.watch, [&] { return waiter.place(); }, [&] { return waiter.missing(); });
 }
 
 void MpiPeers::woke(Waiter& waiter) {
-  if (waiter.told) process_.announce_going_on();
+  if (waiter.watch.told) process_.announce_going_on();
 }
 
 Window::Window(MpiProcess& process, const std::vector<int>& ranks, int me, const std::string& name,

@@ -123,6 +123,7 @@ void open_files(CheckpointFiles& out, const std::string& path) {
   out.path = strip_slashes(path);
   const std::string index = "/model.safetensors.index.json";
   std::error_code error;
+  if (out.path.empty()) throw FileError("[checkpoint] the path is empty; find_latest gives that where it finds none");
   if (!std::filesystem::exists(out.path, error))
     throw FileError(fmt::format("{} {}", out.path, error ? "cannot be read: " + error.message() : "does not exist"));
   if (!std::filesystem::is_directory(out.path, error)) {

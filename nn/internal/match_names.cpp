@@ -102,6 +102,14 @@ void check_strict(const LoadReport& report, const std::vector<std::string>& in_f
                                 nearest(report.unexpected.front(), in_model)));
 }
 
+// A pattern with a slip in it would let a square matrix go in as it stands.
+void require_transposed(const LoadOptions& options, const std::vector<std::string>& in_model) {
+  for (const std::string& pattern : options.transposed)
+    if (std::none_of(in_model.begin(), in_model.end(), [&](const auto& name) { return matches(pattern, name); }))
+      throw ValueError(
+          fmt::format("[load] transposed: the model has no tensor \"{}\"{}", pattern, nearest(pattern, in_model)));
+}
+
 }  // namespace
 
 Matches match_names(const StoredGroup& group, const std::vector<LoadTarget>& targets, const LoadOptions& options,
@@ -110,13 +118,14 @@ Matches match_names(const StoredGroup& group, const std::vector<LoadTarget>& tar
   std::vector<std::string> in_file, in_model;
   for (const auto& [name, tensor] : stored) in_file.push_back(name);
   Matches out;
+  for (const LoadTarget& target : targets) in_model.insert(in_model.end(), target.names.begin(), target.names.end());
+  require_transposed(options, in_model);
   std::set<std::string> known;
   for (const LoadTarget& target : targets) {
     check_target(target);
     Match match{.target = &target};
     for (const std::string& name : target.names) {
       if (!known.insert(name).second) throw ValueError(fmt::format("[load] the name {} stands twice", name));
-      in_model.push_back(name);
       for (const std::string& pattern : options.transposed) match.transposed |= matches(pattern, name);
     }
     for (const std::string& name : target.names)

@@ -1,6 +1,7 @@
 #include <cleave/core/error.h>
 #include <cleave/core/observer.h>
 #include <cleave/core/primitives.h>
+#include <cleave/dist/launch.h>
 #include <cleave/dist/mesh_state.h>
 #include <cleave/nn/internal/boxes.h>
 #include <cleave/nn/internal/save_job.h>
@@ -111,10 +112,25 @@ void SaveJob::plan(const CheckpointContent& content, const SaveOptions& options)
   state_ = to_text(content.values);
 }
 
+namespace {
+// Plain tensors are values that all ranks hold.
+std::string plain_digests(const std::vector<PlannedFile>& plan) {
+  std::string out;
+  for (const auto& file : plan)
+    for (const auto& [entry, tensor] : file.tensors) {
+      if (tensor.is_distributed() || tensor.device() != Device::Cpu) continue;
+      Tensor dense = cleave::detail::dense(tensor);
+      out += std::to_string(xxh3(cleave::detail::elements(dense).data, entry.bytes)) + ' ';
+    }
+  return out;
+}
+}  // namespace
+
 void SaveJob::require_same() const {
   std::string all = last_name(path_) + state_;
   for (const auto& file : plan_) all += file.name + file.header;
   auto ranks = static_cast<size_t>(ranks_.size());
+  if (dist::checked_mode() && ranks > 1) all += plain_digests(plan_);
   auto mine = static_cast<int64_t>(xxh3(all.data(), static_cast<int64_t>(all.size())));
   std::vector<int64_t> hashes = ranks_.gather({mine}, std::vector<int64_t>(ranks, 1));
   for (size_t r = 1; r < ranks; ++r)

@@ -144,6 +144,8 @@ TensorType writable_type(const TensorType& type) {
 }
 
 void require_elements(const std::string& name, const Tensor& x) {
+  if (!x.defined())
+    throw ValueError(fmt::format("[checkpoint] the tensor {} is undefined; leave it out, or assign it first", name));
   if (x.device() == Device::Meta && !x.impl()->absent)
     throw ValueError(
         fmt::format("[checkpoint] {} is {} and has no elements; call shard(model, mesh, plan) or materialize(model) "

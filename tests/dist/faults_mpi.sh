@@ -57,6 +57,10 @@ for n in 2 4; do
   [ "$code" -ne 0 ] || fault "exit code 0"
   says $((n - 1)) '^rank [023]: rank 1 died: its process [0-9]+ has ended without a word$'
 
+  run circle "$n"
+  [ "$code" -eq 0 ] || fault "a launch returned another code than 1"
+  says "$n" "^rank [0-3]: .*rank 0 waits in all_reduce 'checkpoint' on world .* for rank 1, rank 1 waits in all_reduce 'grads' on dp .* for rank 0: these waits never end"
+
   run watchdog "$n"
   [ "$code" -eq 0 ] || fault "exit code $code"
   says $((n - 1)) "^\[watchdog\] rank [023] has waited .* in all_reduce 'grads' on world .* for rank 1: "

@@ -260,6 +260,39 @@ TEST_CASE("the watchdog says once who waits where, and the wait goes on") {
   CHECK(std::count(text.begin(), text.end(), '\n') == 2);
 }
 
+// Rank 0 alone calls something on the world, as a save under `if (rank == 0)` does.
+void wait_in_a_circle(World& w) {
+  auto all = std::vector<int>(static_cast<size_t>(w.size()));
+  std::iota(all.begin(), all.end(), 0);
+  auto dp = w.make_communicator(all, "dp");
+  float x = 1;
+  Communicator& c = w.rank() == 0 ? w.communicator() : *dp;
+  c.all_reduce(&x, 1, DType::f32, ReduceOp::sum, Device::Cpu, w.rank() == 0 ? "checkpoint" : "grads");
+}
+const char* const circle =
+    "rank 0 waits in all_reduce 'checkpoint' on world (call 1) for rank 1, rank 1 waits in all_reduce 'grads' on dp "
+    "(call 1) for rank 0: these waits never end";
+
+TEST_CASE("ranks that wait for each other are ended by the watchdog, all with one message") {
+  for (int n : {2, 3}) {
+    std::atomic<int> told{0};
+    captured_stderr([&] {
+      std::string text = message_of<PeerError>([&] {
+        run_ranks({.ranks = n, .watchdog = 0.1}, [&](World& w) {
+          try {
+            wait_in_a_circle(w);
+          } catch (const PeerError& e) {
+            told += has(e.what(), circle);
+            throw;
+          }
+        });
+      });
+      CHECK(has(text, "if (rank == 0)"));
+    });
+    CHECK(told == n);
+  }
+}
+
 TEST_CASE("thread ranks start alike and leave the caller's state alone") {
   seed(7);
   detail::next_random_key();
@@ -431,6 +464,10 @@ TEST_SUITE("mpi faults" * doctest::skip()) {
             w.communicator().all_reduce(&x, 1, DType::f32, ReduceOp::sum, Device::Cpu, "grads");
             CHECK(x == w.size());
           }) == 0);
+  }
+  TEST_CASE("circle") {
+    setenv("CLEAVE_WATCHDOG", "0.2", 1);
+    CHECK(launch_words({"prog"}, wait_in_a_circle) == 1);
   }
   TEST_CASE("ranks") {
     CHECK(launch_words({"prog", "--ranks", "7"}, [](World&) {}) == 1);

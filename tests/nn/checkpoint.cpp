@@ -221,6 +221,17 @@ TEST_CASE("values of all kinds come back; ranks that differ are told") {
           nn::save_checkpoint(folder.path("d"), {.groups = {}, .values = {{"r", int64_t{world.rank()}}}});
         },
         {"rank 1"});
+    Tensor own = full({3}, world.rank());  // plain: all ranks are to hold the same
+    test::check_throws<ValueError>(
+        [&] {
+          nn::save_checkpoint(folder.path("d"), {.groups = {{"model", {{"x", own}}}}});
+        },
+        {"rank 1"});
   });
+  test::check_throws<ValueError>(
+      [&] {
+        nn::save_checkpoint(folder.path("d"), {.groups = {{"model", {{"x", {}}}}}});
+      },
+      {"x is undefined"});
   CHECK(!std::filesystem::exists(folder.path("d")));
 }

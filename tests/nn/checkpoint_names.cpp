@@ -134,6 +134,21 @@ TEST_CASE("matrices that the file holds transposed") {
   });
 }
 
+TEST_CASE("what is asked for by a wrong name: the nearest is told, and a square matrix is not loaded as it stands") {
+  TemporaryFolder folder;
+  Tensor w = test::normal(1, {5, 5}), into = zeros({5, 5}, {.dtype = DType::f64});
+  nn::save_checkpoint(folder.path("c"), {.groups = {{"model", {{"h.0.w", w}}}}, .values = {{"step", int64_t{1}}}});
+  nn::Checkpoint file(folder.path("c"));
+  test::check_throws<ValueError>(
+      [&] {
+        file.load(nn::NamedTensors{{"h.0.w", into}}, {.transposed = {"h.*.v"}});
+      },
+      {"transposed", "h.*.v", "h.0.w"});
+  CHECK(equal(into, zeros({5, 5}, {.dtype = DType::f64})));
+  test::check_throws<FileError>([&] { file.integer("stpe"); }, {"stpe", "the only one is step"});
+  test::check_throws<FileError>([&] { nn::Checkpoint(nn::find_latest(folder.path("none")).folder); }, {"find_latest"});
+}
+
 TEST_CASE("folders of others: one file, an index; names that lead elsewhere are refused") {
   Two t;
   std::filesystem::create_directories(t.folder.path("hf"));

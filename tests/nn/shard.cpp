@@ -236,6 +236,28 @@ TEST_CASE("replicas that start from different values are found out") {
   });
 }
 
+TEST_CASE("random numbers of one tensor from several seeds are found out: weights made late, dropout, creation") {
+  on_ranks({2, 4}, [](dist::World& world) {
+    dist::DeviceMesh mesh = grid(world);
+    auto own = static_cast<uint64_t>(world.rank());
+    auto refused = [](const std::function<void()>& f) { check_throws<CommError>(f, {"differ", "seed()"}); };
+    Tensor x = dist::distribute(normal(1, {4, 6}), mesh.layout("dp, tp"));
+    Tensor heads = reshape(x, {1, 2, 4, 3});
+    seed(own);
+    refused([&] {
+      auto model = nn::build<Mlp>({.deferred = true});
+      nn::shard(model, mesh, {});
+    });
+    refused([&] { dropout(x, 0.5); });
+    refused([&] { scaled_dot_product_attention(heads, heads, heads, {.dropout_p = 0.5}); });
+    refused([&] { rand({8}, {.layout = mesh.layout("tp")}); });
+    refused([&] { randint(0, 9, {8}, {.seed = own, .layout = mesh.layout("...")}); });
+    rand({8});  // a rank's own
+    seed(7);
+    dropout(x, 0.5);
+  });
+}
+
 TEST_CASE("shard(fn) places inputs and outputs") {
   auto f = [](const Tensor& x, const Tensor& w, double scale) {
     return std::pair<Tensor, Tensor>{matmul(x, w) * scale + arange(w.size(1), {.dtype = DType::f64}), sum(x)};

@@ -36,4 +36,5 @@ TEST_CASE("what makes no sense") {
   check_throws<ValueError>([] { warmup(0); }, {"warmup", "at least one"});
   check_throws<ValueError>([] { cosine(3)(-1); }, {"-1"});
   check_throws<ValueError>([] { constant().then(warmup(2)); }, {"never ends"});
+  check_throws<ValueError>([] { Schedule nothing{Schedule::Function()}; }, {"empty"});
 }

@@ -27,6 +27,7 @@ class CheckpointSeries {
   /// Makes the folder if need be. Throws FileError for one that cannot be written or that another run writes to (after
   /// a few seconds, for one that is ending), ValueError for bad options.
   explicit CheckpointSeries(std::string root, const SeriesOptions& options = {});
+  /// Gives up what is under way: `wait` for the last save.
   ~CheckpointSeries();
 
   /// Writes `step-<step>`, then names it in `latest`, then removes what is older than the newest `keep` and what saves

@@ -270,8 +270,12 @@ size_t Optimizer::owner_of(const std::string& full, const std::string& name) con
   std::vector<std::string> known = state_names();
   known.insert(known.end(), {"step", "master"});
   auto at = std::find(names_.begin(), names_.end(), full.substr(0, full.rfind('.')));
-  if (at == names_.end() || std::find(known.begin(), known.end(), name) == known.end())
-    throw ValueError("[load_state] \"" + full + "\" is not \"<parameter>.<state>\" of this optimizer");
+  if (at == names_.end() || std::find(known.begin(), known.end(), name) == known.end()) {
+    std::string kept;
+    for (const std::string& state : known) kept += (kept.empty() ? "" : ", ") + state;
+    throw ValueError("[load_state] \"" + full + "\" is not \"<parameter>.<state>\" of this optimizer, which " +
+                     (at == names_.end() ? "has no such parameter" : "keeps " + kept));
+  }
   return static_cast<size_t>(at - names_.begin());
 }
 

@@ -90,6 +90,10 @@ TEST_CASE("state of schedules into an optimizer without, and the other way round
   }
   check_throws<ValueError>([&] { make(false).load_state(with.state()); }, {"optimizer.step", "no group"});
   check_throws<ValueError>([&] { make(true).load_state(without.state()); }, {"optimizer.step", "missing"});
+  check_throws<ValueError>([&] { optim::Lion(net.parameters()).load_state(without.state()); },
+                           {"momentum_buffer", "keeps exp_avg, step, master"});
+  check_throws<ValueError>([&] { optim::SGD(net.a.parameters(), {.momentum = 0.9}).load_state(without.state()); },
+                           {"b.", "no such parameter"});
   auto state = without.state();
   state.emplace_back("optimizer.step", tensor(std::vector<int64_t>{3}, {}));
   auto goes_on = make(true);

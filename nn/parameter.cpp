@@ -42,6 +42,7 @@ void replace_tensor(ParameterState& state, const Tensor& tensor) {
     auto& old = autograd::meta(state.tensor);
     set_requires_grad(tensor, old.requires_grad);
     autograd::meta(tensor).hooks = std::move(old.hooks);
+    autograd::meta(tensor).precision = old.precision;
   }
   state.tensor = tensor;
   state.deferred = false;

@@ -91,6 +91,11 @@ TEST_CASE("files above the limit are numbered, with an index, and are read with 
   CHECK(files.count("model-00001-of-00005.safetensors") == 1);
   CHECK(files.count("model.safetensors.index.json") == 1);
   CHECK(files.count("optimizer.safetensors.index.json") == 1);
+  int64_t total = 0;
+  for (const auto& [name, x] : nn::named_tensors(nn::build<Model>({.dtype = DType::f64}), nn::TiedNames::first))
+    total += numel(x.shape()) * size_of(x.dtype());
+  CHECK(files["model.safetensors.index.json"].find("\"total_size\": " + std::to_string(total) + "\n") !=
+        std::string::npos);
   std::filesystem::remove(folder.path("parts/manifest.json"));
   nn::Checkpoint bare(folder.path("parts"));
   CHECK(!bare.has_manifest());
@@ -193,7 +198,7 @@ TEST_CASE("several threads of a rank verify and copy: the same bits, the same fi
   size_t each = expected["x0"].size(), end = bytes.size();
   for (size_t at : {end - 1, end - 2 * each + (size_t{5} << 19)}) bytes[at] ^= 1;  // both ranks' columns, x2 and x1
   folder.write(path, bytes);
-  load("-, r", false);
+  for (const char* layout : {"-, r", "-, -", "r, -"}) load(layout, false);  // the last: one fault on each rank
 }
 
 TEST_CASE("values of all kinds come back; ranks that differ are told") {

@@ -193,6 +193,7 @@ TEST_CASE("a search: the pointer, else the newest that is complete, and why othe
     CHECK(nn::find_latest(root).skipped.size() == 1);
   }
   std::filesystem::remove(folder.path("run/latest"));
+  std::filesystem::copy(folder.path("run/step-00000001"), folder.path("run/step-99"));  // no name of ours
   std::string bytes = folder.read("run/step-00000030/model.safetensors");
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   folder.write("run/step-00000030/model.safetensors", bytes);

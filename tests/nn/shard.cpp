@@ -205,6 +205,29 @@ TEST_CASE("handles, hooks and the frozen mark survive; the model can be sharded 
   });
 }
 
+TEST_CASE("the precision of gradients stays when a model is made, sharded and sharded again") {
+  on_ranks({2}, [](dist::World& world) {
+    dist::DeviceMesh mesh = grid(world), line(world, {{"dp", 2}});
+    for (bool deferred : {false, true}) {
+      auto model = nn::build<Mlp>({.dtype = DType::bf16, .deferred = deferred});
+      nn::set_gradient_precision(model, {.keep = DType::f16, .reduce = DType::bf16});
+      auto kept = [&] {
+        for (const auto& p : model.parameters()) {
+          CHECK(autograd::kept_dtype(p.tensor()) == DType::f16);
+          CHECK(autograd::reduced_dtype(p.tensor()) == DType::bf16);
+        }
+      };
+      kept();
+      nn::materialize(model);
+      kept();
+      nn::shard(model, mesh, megatron);
+      kept();
+      nn::shard(model, line, {.parameter = {{"*.weight", "dp, - => -, -"}}});
+      kept();
+    }
+  });
+}
+
 TEST_CASE("tied parameters: one tensor, one gradient, under any of their names") {
   struct Tied : nn::Module<Tied> {
     nn::Embedding e{this, "e", 11, 4};

@@ -187,6 +187,30 @@ TEST_CASE("gradients are sent in the dtype that was set, on every axis") {
   });
 }
 
+// The terms of the two ranks are 256 and 1: their sum is no number of bf16.
+TEST_CASE("leaves that are sent in unlike dtypes share no bucket, and each keeps its own") {
+  on_ranks({2}, [](dist::World& world) {
+    dist::DeviceMesh mesh(world, {{"dp", 2}});
+    Tensor x = dist::distribute(cast(tensor<double>({256, 256, 1, 1}, {2, 2}), DType::bf16), mesh.layout("dp, -"));
+    const DType wires[] = {DType::bf16, DType::f32, DType::bf16};
+    for (std::vector<size_t> leaves : {std::vector<size_t>{0, 1, 2}, {1, 0}, {0}, {1}}) {
+      std::vector<Tensor> w;
+      Tensor loss;
+      for (size_t i : leaves) {
+        w.push_back(dist::replicate(ones({2}, {.dtype = DType::bf16}), mesh).set_requires_grad(true));
+        autograd::set_gradient_precision(w.back(), {.keep = DType::f32, .reduce = wires[i]});
+        Tensor term = sum(x * w.back());
+        loss = loss.defined() ? loss + term : term;
+      }
+      loss.backward();
+      for (size_t k = 0; k < w.size(); ++k) {
+        CHECK(w[k].grad().dtype() == DType::f32);
+        CHECK(item<double>(amax(w[k].grad())) == (wires[leaves[k]] == DType::f32 ? 257 : 256));
+      }
+    }
+  });
+}
+
 TEST_CASE("a parameter of stage 3 is whole only around its module") {
   constexpr int64_t layers = 16, dim = 64, one = dim * dim * 8;
   dist::run_ranks({.ranks = 4}, [&](dist::World& world) {

@@ -278,6 +278,40 @@ TEST_CASE("Muon: alike matrices are dealt out over the ranks that split them; th
   });
 }
 
+TEST_CASE("matrices of one shape that lie otherwise, on other meshes or in another dtype are no pair") {
+  const DType dtypes[] = {DType::f64, DType::f64, DType::f64, DType::f32};
+  auto starts = [&] {
+    std::vector<Tensor> w;
+    for (uint64_t k = 0; k < 4; ++k) w.push_back(normal(k, {6, 6}, dtypes[k]));
+    return w;
+  };
+  for (const char* name : {"LAMB", "Muon", "Adafactor"}) {
+    CAPTURE(name);
+    auto step = [&](std::vector<Tensor>& w) {
+      auto opt = kOptimizers.at(name)(optim::parameters_of(w));
+      for (uint64_t t = 0; t < 2; ++t) {
+        for (uint64_t k = 0; k < 4; ++k) {
+          Tensor g = normal(k + 9 * t + 9, {6, 6}, dtypes[k]);
+          sum(w[k] * (w[k].is_distributed() ? dist::replicate(g, w[k].layout().mesh()) : g)).backward();
+        }
+        opt->step();
+        opt->zero_grad();
+      }
+    };
+    std::vector<Tensor> plain = starts();
+    step(plain);
+    on_ranks({4}, [&](dist::World& world) {
+      dist::DeviceMesh line(world, {{"x", 4}}), square(world, {{"y", 2}, {"z", 2}});
+      const dist::Layout layouts[] = {line.layout("x, -"), line.layout("-, x"), square.layout("y, -"),
+                                      line.layout("x, -")};
+      std::vector<Tensor> w = starts();
+      for (size_t k = 0; k < 4; ++k) w[k] = dist::distribute(w[k], layouts[k]);
+      step(w);
+      for (size_t k = 0; k < 4; ++k) CHECK(distance(w[k], plain[k]) < (dtypes[k] == DType::f64 ? 1e-12 : 1e-5));
+    });
+  }
+}
+
 namespace {
 
 struct Kernels : Observer {

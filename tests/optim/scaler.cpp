@@ -158,6 +158,12 @@ TEST_CASE("the scale stays a number: bounds, and counts from another interval") 
   CHECK(shorter.scale() == 8);
 }
 
+TEST_CASE("a loss of 16 bits is scaled in f32, where the product is a number") {
+  Tensor scaled = optim::LossScaler().scale(cast(full({}, 2.0), DType::f16));
+  CHECK(scaled.dtype() == DType::f32);
+  CHECK(item<double>(scaled) == 131072);
+}
+
 TEST_CASE("unscaled gradients are the loss's own, in f32, and are divided once") {
   Tensor w = cast(ones({2}), DType::f16);
   optim::SGD opt({w}, {.lr = 1});

@@ -26,6 +26,8 @@ TEST_CASE("one after the other, and products") {
   CHECK(s(8) == doctest::Approx(0.55));
   CHECK(s(12) == doctest::Approx(0.1));
   CHECK(s(1000) == doctest::Approx(0.1));
+  CHECK(linear(0, 1, 4).then(constant(5))(3) == 0.75);
+  CHECK(linear(0, 1, 4).then(constant(5))(4) == 5);  // no step of the first one's end
   CHECK(warmup(4).then(cosine(8)).steps() == 12);
   CHECK((warmup(2) * constant(0.5))(0) == 0.25);
   CHECK((linear(1, 0, 2) * linear(1, 0, 4))(1) == 0.375);

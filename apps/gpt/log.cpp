@@ -84,7 +84,8 @@ std::string to_text(const StepRecord& r, int64_t steps) {
 void require_file(const char* option, const std::string& path) {
   std::error_code none;
   bool there = std::filesystem::exists(path, none);
-  if (!std::ofstream(path, std::ios::app)) throw cleave::FileError(fmt::format("{}: {} cannot be written", option, path));
+  if (!std::ofstream(path, std::ios::app))
+    throw cleave::FileError(fmt::format("{}: {} cannot be written", option, path));
   if (!there) std::filesystem::remove(path, none);
 }
 

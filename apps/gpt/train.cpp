@@ -55,7 +55,7 @@ void train(dist::World& world, const TrainOptions& options) {
   TrainOptions o = options;
   Corpus corpus = open_corpus(o);
   require_same(world, "other data", corpus.train.fingerprint());  // of all files, the part held out too
-  o.model.tokenizer = text_of_first(world, o.model.tokenizer);     // ranks may have the data in other folders
+  o.model.tokenizer = text_of_first(world, o.model.tokenizer);    // ranks may have the data in other folders
   Placement placement = place(world, o.model, o.mesh, o.plan);
   if (!o.compare.empty()) return compare_with_single(world, o, placement, corpus);
   if (world.rank() == 0) {  // before anything is changed or computed

@@ -149,8 +149,8 @@ void require_one(const CheckpointFiles& files) {
   std::vector<int64_t> all = files.ranks.gather({static_cast<int64_t>(files.identity)}, std::vector<int64_t>(ranks, 1));
   for (size_t r = 1; r < ranks; ++r)
     if (all[r] != all[0])
-      throw FileError(fmt::format("{} is not the same on rank {} as on rank 0; let all ranks read the same files",
-                                  files.path, r));
+      throw FileError(
+          fmt::format("{} is not the same on rank {} as on rank 0; let all ranks read the same files", files.path, r));
 }
 
 void require_complete(const std::string& folder) {

@@ -93,19 +93,6 @@ void detail::check_rate(size_t group, double lr, double factor, int64_t step) {
                    std::to_string(factor) + " of its schedule and set_lr_factor; it must be finite and not negative");
 }
 
-std::vector<std::string> detail::names_of(const std::vector<nn::Parameter>& parameters, const char* who) {
-  std::vector<std::string> names;
-  std::set<std::string> seen;
-  for (const nn::Parameter& p : parameters) {
-    names.push_back(p.name().empty() ? std::to_string(names.size()) : p.name());
-    if (!seen.insert(names.back()).second)
-      throw ValueError(std::string("[") + who + "] two parameters have the name " + names.back() +
-                       ", by which their state is saved; make their models parts of one module, or use one " + who +
-                       " for each");
-  }
-  return names;
-}
-
 Optimizer::Optimizer(std::vector<nn::Parameter> parameters)
     : parameters_(std::move(parameters)), updated_(std::make_unique<detail::Updated>()) {
   if (parameters_.empty()) throw ValueError("[optimizer] there are no parameters to optimize");

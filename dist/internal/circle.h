@@ -13,7 +13,8 @@ std::vector<int> find_circle(int from, std::span<const int> waits_for);
 /// The message of the error that ends it; `place` tells where a rank waits.
 std::string circle_text(const std::vector<int>& circle, const std::function<std::string(int rank)>& place);
 
-/// For so long a circle must have stayed as it is: what is known of other ranks' waits may be a little old.
+/// What is known of another rank's wait may be old: the rank may have been stopped since. A circle is one if each rank
+/// of it has waited for so long, and each was then seen to wait still.
 inline constexpr double kCircleSeconds = 1;
 
 }  // namespace cleave::dist::detail

@@ -56,21 +56,25 @@ std::shared_ptr<ThreadGroup> ThreadWorld::group(const std::vector<int>& ranks, c
 
 void ThreadWorld::set_place(int rank, bool background, const std::string& text, int waits_for) {
   std::lock_guard lock(mutex_);
-  place(rank, background) = {text, waits_for, std::chrono::steady_clock::now()};
+  auto now = std::chrono::steady_clock::now();
+  place(rank, background) = {text, waits_for, now, now};
 }
 
 void ThreadWorld::set_waits_for(int rank, bool background, int waits_for) {
   std::lock_guard lock(mutex_);
-  place(rank, background).waits_for = waits_for;
+  Place& p = place(rank, background);
+  p.waits_for = waits_for;
+  p.seen = std::chrono::steady_clock::now();
 }
 
 void ThreadWorld::end_circle(int rank, bool background) {
   std::unique_lock lock(mutex_);
-  auto settled = std::chrono::steady_clock::now() - std::chrono::duration<double>(kCircleSeconds);
+  auto now = std::chrono::steady_clock::now();
+  std::chrono::duration<double> settled(kCircleSeconds), fresh(kCircleSeconds / 2);
   std::vector<int> waits_for;
   for (int r = 0; r < size; ++r) {
     const Place& p = place(r, background);
-    waits_for.push_back(p.text.empty() || p.since > settled ? -1 : p.waits_for);
+    waits_for.push_back(p.text.empty() || now - p.since < settled || now - p.seen > fresh ? -1 : p.waits_for);
   }
   std::vector<int> circle = find_circle(rank, waits_for);
   if (circle.empty()) return;

@@ -61,7 +61,7 @@ class ThreadWorld {
   struct Place {
     std::string text{};
     int waits_for = -1;
-    std::chrono::steady_clock::time_point since{};
+    std::chrono::steady_clock::time_point since{}, seen{};  // its beginning, and when it last looked in vain
   };
   Place& place(int rank, bool background) { return places_[static_cast<size_t>(background ? size + rank : rank)]; }
   std::vector<Place> places_;  // of the ranks, then of their progress threads

@@ -17,8 +17,10 @@ class Waiter;
 /// What the watchdog did about one wait.
 struct Watch {
   bool told = false, reported = false;
-  int waits_for = -1;  ///< the first rank that was missing then
-  double since = 0;    ///< seconds into the wait when that was told
+  int waits_for = -1;                              ///< the first rank that was missing then
+  double since = 0;                                ///< seconds into the wait when it was this one first
+  double told_at = 0;                              ///< and when the others were told last
+  std::chrono::steady_clock::time_point circle{};  ///< when a circle was first seen; none: the clock's zero
 };
 
 /// The members of a group as one of them knows them: what differs between threads and processes.

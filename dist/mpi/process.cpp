@@ -142,9 +142,11 @@ void MpiProcess::look() {
       somebody_returned_ = true;
     }
     peer.ended |= kind == Kind::failed || kind == Kind::returned;
-    peer.place = kind == Kind::waiting ? incoming_.text : "";
-    peer.waits_for = incoming_.waits_for;
+    std::string place = kind == Kind::waiting ? incoming_.text : "";
     peer.told_at = Clock::now();
+    if (place != peer.place || incoming_.waits_for != peer.waits_for) peer.since = peer.told_at;
+    peer.place = std::move(place);
+    peer.waits_for = incoming_.waits_for;
     listen();
   }
 }
@@ -203,21 +205,42 @@ void MpiProcess::watch(double seconds, Watch& state, const std::function<std::st
   if (watchdog_ <= 0 || seconds <= watchdog_) return;
   std::vector<int> ranks = missing();
   int waits_for = ranks.empty() ? -1 : ranks.front();
-  if (!state.told || waits_for != state.waits_for) {
+  auto tell = [&] {
     announce(Kind::waiting, rank, place(), waits_for);
+    state.told_at = seconds;
+  };
+  if (!state.told || waits_for != state.waits_for) {
     state = {.told = true, .reported = state.reported, .waits_for = waits_for, .since = seconds};
+    tell();
   }
   if (seconds > watchdog_ + kGrace && !std::exchange(state.reported, true)) report(seconds, place(), ranks);
-  if (seconds > state.since + kCircleSeconds) end_circle(place(), waits_for);
+  if (seconds < state.since + kCircleSeconds) return;
+  std::vector<int> circle = circle_of(waits_for);
+  if (circle.empty()) {
+    state.circle = {};
+    return;
+  }
+  if (state.circle == Clock::time_point{}) state.circle = Clock::now();
+  if (told_since(state.circle, circle)) end_circle(circle, place());
+  if (seconds > state.told_at + kCircleSeconds) tell();  // the others want to know that it goes on
 }
 
-void MpiProcess::end_circle(const std::string& place, int waits_for) {
+// That this rank is in, or waits for, as far as the others have told.
+std::vector<int> MpiProcess::circle_of(int waits_for) const {
   std::vector<int> told;
   for (const Peer& p : peers_)
-    told.push_back(p.place.empty() || seconds_since(p.told_at) < kCircleSeconds ? -1 : p.waits_for);
+    told.push_back(p.place.empty() || seconds_since(p.since) < kCircleSeconds ? -1 : p.waits_for);
   told[static_cast<size_t>(rank)] = waits_for;
-  std::vector<int> circle = find_circle(rank, told);
-  if (circle.empty()) return;
+  return find_circle(rank, told);
+}
+
+// Whether all of the ranks have told of their waits after `when`.
+bool MpiProcess::told_since(Clock::time_point when, const std::vector<int>& ranks) const {
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](int r) { return r == rank || peers_[static_cast<size_t>(r)].told_at > when; });
+}
+
+void MpiProcess::end_circle(const std::vector<int>& circle, const std::string& place) {
   failed_ = circle.front();
   failure_ = circle_text(circle, [&](int r) { return r == rank ? place : peers_[static_cast<size_t>(r)].place; });
   throw PeerError(failed_, failure_);

@@ -108,7 +108,7 @@ class MpiProcess {
     Clock::time_point returned_at = Clock::time_point::max();
     std::string place{};
     int waits_for = -1;
-    Clock::time_point told_at{};
+    Clock::time_point since{}, told_at{};  // of that wait's first notice and its last
   };
   void announce(Kind kind, int origin, const std::string& text, int waits_for = -1);
   void listen();
@@ -116,7 +116,9 @@ class MpiProcess {
   void check_returned(Polled& call);
   void find_hosts();
   void report(double seconds, const std::string& place, const std::vector<int>& missing);
-  void end_circle(const std::string& place, int waits_for);
+  std::vector<int> circle_of(int waits_for) const;
+  bool told_since(Clock::time_point when, const std::vector<int>& ranks) const;
+  void end_circle(const std::vector<int>& circle, const std::string& place);
 
   MPI_Comm control_ = MPI_COMM_NULL;
   Notice incoming_;

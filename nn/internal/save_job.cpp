@@ -61,6 +61,18 @@ void require_replaceable(const std::string& path, SaveJob::Target target) {
     throw FileError(fmt::format("{} cannot be written: it is a folder of other things, without a {}", path, kManifest));
 }
 
+// Plain tensors are values that all ranks hold.
+std::string plain_digests(const std::vector<PlannedFile>& plan) {
+  std::string out;
+  for (const auto& file : plan)
+    for (const auto& [entry, tensor] : file.tensors) {
+      if (tensor.is_distributed() || tensor.device() != Device::Cpu) continue;
+      Tensor dense = cleave::detail::dense(tensor);
+      out += std::to_string(xxh3(cleave::detail::elements(dense).data, entry.bytes)) + ' ';
+    }
+  return out;
+}
+
 }  // namespace
 
 SaveJob::SaveJob(const std::string& path, const CheckpointContent& content, const SaveOptions& options, Target target,
@@ -111,20 +123,6 @@ void SaveJob::plan(const CheckpointContent& content, const SaveOptions& options)
   }
   state_ = to_text(content.values);
 }
-
-namespace {
-// Plain tensors are values that all ranks hold.
-std::string plain_digests(const std::vector<PlannedFile>& plan) {
-  std::string out;
-  for (const auto& file : plan)
-    for (const auto& [entry, tensor] : file.tensors) {
-      if (tensor.is_distributed() || tensor.device() != Device::Cpu) continue;
-      Tensor dense = cleave::detail::dense(tensor);
-      out += std::to_string(xxh3(cleave::detail::elements(dense).data, entry.bytes)) + ' ';
-    }
-  return out;
-}
-}  // namespace
 
 void SaveJob::require_same() const {
   std::string all = last_name(path_) + state_;

@@ -7,7 +7,7 @@
 
 namespace cleave::optim::detail {
 
-/// Each parameter's name, or its number where it has none. Throws ValueError "[optimizer] ..." if two are equal.
+/// Each parameter's name, or its number where it has none. Throws ValueError "[<who>] ..." if two are equal.
 std::vector<std::string> names_of(const std::vector<nn::Parameter>& parameters, const char* who);
 
 }  // namespace cleave::optim::detail

@@ -54,7 +54,7 @@ void ThreadPeers::sleeps(Waiter& waiter) {
 void ThreadPeers::slept(Waiter& waiter, double seconds) {
   double limit = rank_.world->watchdog;
   if (limit <= 0) return;
-  rank_.world->set_waits_for(rank_.rank, rank_.background, first_missing(waiter));
+  if (seconds > kCircleSeconds / 2) rank_.world->set_waits_for(rank_.rank, rank_.background, first_missing(waiter));
   if (seconds > limit + kCircleSeconds) rank_.world->end_circle(rank_.rank, rank_.background);
   if (waiter.watch.reported || seconds <= limit) return;
   waiter.watch.reported = true;

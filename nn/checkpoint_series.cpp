@@ -154,6 +154,7 @@ CheckpointSeries::CheckpointSeries(std::string root, const SeriesOptions& option
     make_writable(root_);
     lock_ = std::make_unique<detail::FileLock>(root_, options.lock_seconds);
     if (lock_->refused()) throw FileError(fmt::format("{} cannot be written: another run is writing to it", root_));
+    remove_leftovers(files(), root_);
   });
 }
 CheckpointSeries::~CheckpointSeries() = default;

@@ -24,8 +24,10 @@ struct SeriesOptions {
 /// locked while the object lives (on file systems that have locks).
 class CheckpointSeries {
  public:
-  /// Makes the folder if need be. Throws FileError for one that cannot be written or that another run writes to (after
-  /// a few seconds, for one that is ending), ValueError for bad options.
+  /// Makes the folder if need be, and puts in order what saves that died have left in it: where the file system cannot
+  /// exchange two names, a checkpoint that was being replaced is found only behind this. Throws FileError for one that
+  /// cannot be written or that another run writes to (after a few seconds, for one that is ending), ValueError for bad
+  /// options.
   explicit CheckpointSeries(std::string root, const SeriesOptions& options = {});
   /// Gives up what is under way: `wait` for the last save.
   ~CheckpointSeries();

@@ -294,4 +294,9 @@ TEST_CASE("whether it fits, and what would make it fit") {
   CHECK(says(peak - 1, "it does not fit in"));
   CHECK(says(zero3, "\nit fits with --plan zero3\n"));
   CHECK(says(1000, "that is not enough"));
+  TrainOptions both = at_zero3;  // changes add up
+  both.step.recompute = {"all"};
+  int64_t together = planned_memory(both, 4).peak;
+  REQUIRE(together < zero3);
+  CHECK(says(together, "\nit fits with --plan zero3 --recompute all\n"));
 }

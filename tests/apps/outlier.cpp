@@ -95,6 +95,20 @@ TEST_CASE("of a row of outliers that ends before it is a level, none counts for 
   }
 }
 
+TEST_CASE("old values lose weight as the span says: mean and variance by hand") {
+  OutlierDetector detector({.span = 3, .threshold = 1e9, .settled = 4});
+  for (double x : {0.0, 2.0, 4.0, 4.0}) detector.add(x);  // weights 1, then 1/2: means 0, 1, 2.5, 3.25
+  CHECK(*detector.add(10).z == doctest::Approx(6.75 / std::sqrt(1.9375)));
+}
+
+TEST_CASE("a fall is no outlier, and hides no spike behind it") {
+  OutlierDetector detector;
+  for (int i = 0; i < 50; ++i) detector.add(2 + 0.1 * (i % 2));
+  CHECK_FALSE(detector.add(-1000).outlier);
+  CHECK_FALSE(detector.add(2).outlier);
+  CHECK(detector.add(4).outlier);
+}
+
 TEST_CASE("numbers that are not finite are outliers and change nothing") {
   OutlierDetector a, b;
   for (int i = 0; i < 40; ++i) {

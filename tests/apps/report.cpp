@@ -138,6 +138,22 @@ TEST_CASE("the page is whole and has the numbers in it") {
   CHECK(page.size() < 400'000);
 }
 
+TEST_CASE("the row of a run: its time, last and best loss, median rate and highest peak") {
+  RunLog run{.name = "run", .steps = {}};
+  const double rates[] = {10, 30, 20, 100}, peaks[] = {3 << 20, 5 << 20, 4 << 20, 4 << 20};
+  for (int64_t step = 1; step <= 4; ++step)
+    run.steps.push_back({.step = step,
+                         .loss = 1,
+                         .ms = 1'830'500,
+                         .tokens_per_s = rates[step - 1],
+                         .held_out = step == 2   ? 2.0
+                                     : step == 4 ? 2.5
+                                                 : kMissing,
+                         .peak_bytes = {peaks[step - 1], 1 << 20}});
+  CHECK(report_html({run}).find("<td>4</td><td>2 h 2 min</td><td>1.0000</td><td>2.5000</td><td>2.0000</td><td>25</td>"
+                                "<td>5.0 MiB</td>") != std::string::npos);
+}
+
 TEST_CASE("runs of one step, of equal numbers, and without any make a page too") {
   RunLog one{.name = "a", .steps = {{.step = 1, .loss = 0, .grad_norm = 0, .loss_scale = 65536}}};
   RunLog none{.name = "b", .steps = {{.step = 5}}};

@@ -156,6 +156,31 @@ TEST_CASE("the second call sees mesh, mode and random numbers of the first, and 
   });
 }
 
+TEST_CASE("the second call casts as the first did, and may redistribute what that could") {
+  Tensor x = normal(1, {4, 3}, DType::f32), w = normal(2, {3, 5}, DType::f32).set_requires_grad();
+  auto gradient = [&](bool checkpointed) {
+    Tensor y;
+    {
+      Autocast scope(DType::bf16);
+      auto f = [w](const Tensor& h) { return square(matmul(h, w)); };
+      y = checkpointed ? nn::checkpoint(f, x) : f(x);
+    }
+    sum(y).backward();
+    return gradients({w});
+  };
+  CHECK(gradient(true) == gradient(false));
+  on_ranks({2}, [](dist::World& world) {
+    dist::DeviceMesh mesh(world, {{"tp", 2}});
+    Tensor z = dist::distribute(normal(1, {4, 3}), mesh.layout("tp, -")).set_requires_grad();
+    Tensor other = dist::distribute(normal(2, {4, 3}), mesh.layout("-, tp"));
+    Tensor y = nn::checkpoint([&](const Tensor& h) { return h * other; }, z);
+    Tensor loss = sum(y);
+    dist::ForbidImplicitRedistribution forbid;
+    loss.backward();
+    CHECK(distance(z.grad(), other) == 0);
+  });
+}
+
 TEST_CASE("without gradients it is just a call") {
   Counted model;
   Tensor x = normal(1, {4, 3}, DType::f32);
@@ -213,6 +238,9 @@ TEST_CASE("a function that is not the same both times, or keeps or differentiate
   calls = 0;
   auto detached = [&](const Tensor& h) { return ++calls == 1 ? sin(h) : sin(h.detach()); };
   check_throws<GradError>([&] { sum(nn::checkpoint(detached, x)).backward(); }, {"did not compute on the tape"});
+  Tensor kept;
+  auto cached = [&](const Tensor& h) { return kept.defined() ? kept : kept = sin(h); };
+  check_throws<GradError>([&] { sum(nn::checkpoint(cached, x)).backward(); }, {"did not compute on the tape"});
   Tensor leaked;
   Tensor y = nn::checkpoint([&](const Tensor& h) { return sin(leaked = exp(h)); }, x);
   check_throws<GradError>([&] { sum(y + leaked).backward(); }, {"nn::checkpoint", "return it"});

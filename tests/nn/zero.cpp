@@ -1,6 +1,8 @@
 // ZeRO stages, hybrid sharding, and both with tensor parallelism: the training of one device.
 #include "nn/zero_support.h"
 
+#include <map>
+
 using namespace cleave;
 using namespace cleave::test;
 
@@ -66,6 +68,56 @@ std::vector<dist::CommEvent> only(const std::vector<dist::CommEvent>& events, di
 }
 
 }  // namespace
+
+namespace {
+
+struct Part : nn::Module<Part> {
+  nn::Parameter weight{this, "weight", {6, 4}}, bias{this, "bias", {4}};
+  Part(nn::ModuleBase* parent, std::string name) : Module(parent, std::move(name)) {}
+};
+struct Parts : nn::Module<Parts> {
+  nn::List<Part> blocks{this, "blocks", 2};
+  nn::Parameter gathered{this, "gathered", {4, 8}}, odd{this, "odd", {3, 5}}, long_one{this, "long_one", {9, 5}},
+      equal{this, "equal", {3, 3}};
+  nn::Buffer split{this, "split", {4}}, whole{this, "whole", {4}};
+};
+
+}  // namespace
+
+TEST_CASE("what a stage splits further, and over which dim; groups that agree have one line") {
+  on_ranks({4}, [](dist::World& world) {
+    dist::DeviceMesh mesh(world, {{"dp", 2}, {"tp", 2}});
+    Parts model;
+    nn::ShardingPlan plan{.parameter = {{"blocks.*.weight", "tp, -"},
+                                        {"blocks.1.bias", "tp"},
+                                        {"gathered", "-, tp => -, -"},
+                                        {"long_one", "tp, -"},
+                                        {"split", "tp"}}};
+    using Lines = std::map<std::string, std::string>;
+    auto lines = [&](const nn::ZeroOptions& options) {
+      auto list = nn::zero(model, mesh, plan, options).parameter;
+      return Lines(list.begin(), list.end());
+    };
+    // 6 rows over tp and dp are no four equal blocks, 4 columns over dp are; 5 divide by nothing, but are the longest.
+    CHECK(lines({.stage = 1}) == Lines{{"blocks.*.weight", "tp, - => tp, - => tp, - => tp, dp"},
+                                       {"blocks.0.bias", "- => - => - => dp"},
+                                       {"blocks.1.bias", "tp => tp => tp => tp.dp"},
+                                       {"gathered", "-, tp => -, - => -, tp => dp, tp"},
+                                       {"odd", "-, - => -, - => -, - => -, dp"},
+                                       {"long_one", "tp, - => tp, - => tp, - => tp, dp"},
+                                       {"equal", "-, - => -, - => -, - => dp, -"},
+                                       {"split", "tp"}});
+    CHECK(lines({.stage = 2})["gathered"] == "-, tp => -, - => dp, tp");
+    CHECK(lines({.stage = 3})["gathered"] == "dp, tp => -, -");
+    CHECK(lines({.stage = 3, .whole_below = 15})["odd"] == "-, dp => -, -");  // it has 15 elements
+    CHECK(lines({.stage = 3, .whole_below = 16})["odd"] == "-, - => -, - => -, dp");
+    test::check_throws<LayoutError>([&] { lines({.stage = 3, .axes = {"tp"}}); }, {"is stored over tp already"});
+    test::check_throws<ValueError>([&] { lines({.stage = 4}); }, {"stage is 4"});
+    // Over both axes: 6 rows divide by 2, not by 4.
+    plan = {};
+    CHECK(lines({.stage = 3, .axes = {"dp", "tp"}})["blocks.*.weight"] == "-, dp.tp => -, -");
+  });
+}
 
 TEST_CASE("ten steps of AdamW in every stage are those of one device") {
   for (int micro_batches : {1, 3}) {

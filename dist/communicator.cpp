@@ -170,7 +170,8 @@ void Communicator::call(const Collective& given) {
 
 std::unique_ptr<Pending> Communicator::start(const Collective& given) {
   CollectiveSpan call = enter(given);
-  return observed(begin(call), call);
+  int64_t began = Observer::current() ? Observer::now_ns() : 0;  // it may be over as soon as it has been handed on
+  return observed(begin(call), call, began);
 }
 
 }  // namespace cleave::dist

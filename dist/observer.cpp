@@ -7,12 +7,8 @@ namespace {
 
 class ObservedPending : public Pending {
  public:
-  ObservedPending(std::unique_ptr<Pending> inner, const CollectiveSpan& start)
-      : inner_(std::move(inner)),
-        call_(start.call),
-        axis_(start.axis),
-        bytes_(start.bytes),
-        began_(Observer::now_ns()) {}
+  ObservedPending(std::unique_ptr<Pending> inner, const CollectiveSpan& start, int64_t began)
+      : inner_(std::move(inner)), call_(start.call), axis_(start.axis), bytes_(start.bytes), began_(began) {}
 
   void wait() override {
     {
@@ -34,9 +30,9 @@ class ObservedPending : public Pending {
 
 }  // namespace
 
-std::unique_ptr<Pending> observed(std::unique_ptr<Pending> pending, const CollectiveSpan& start) {
+std::unique_ptr<Pending> observed(std::unique_ptr<Pending> pending, const CollectiveSpan& start, int64_t began) {
   if (!Observer::current()) return pending;
-  return std::make_unique<ObservedPending>(std::move(pending), start);
+  return std::make_unique<ObservedPending>(std::move(pending), start, began);
 }
 
 }  // namespace cleave::dist

@@ -29,9 +29,9 @@ class CollectiveSpan : public Span {
   const Part part;
 };
 
-/// `pending`, which `start` began for `call`; while an observer is set, one that tells it of the wait and the whole
-/// time.
-std::unique_ptr<Pending> observed(std::unique_ptr<Pending> pending, const CollectiveSpan& start);
+/// `pending`, which `start` began at `began` (`Observer::now_ns`); while an observer is set, one that tells it of the
+/// wait and the whole time.
+std::unique_ptr<Pending> observed(std::unique_ptr<Pending> pending, const CollectiveSpan& start, int64_t began);
 
 /// A tensor on its way from one layout to another; or several that share a collective, of which this is the first.
 class RedistributionSpan : public Span {

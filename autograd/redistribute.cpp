@@ -3,6 +3,7 @@
 #include <cleave/autograd/redistribute.h>
 #include <cleave/core/error.h>
 #include <cleave/core/primitives.h>
+#include <cleave/dist/internal/checks.h>
 #include <cleave/dist/launch.h>
 #include <cleave/dist/mesh_state.h>
 #include <cleave/dist/redistribution.h>
@@ -90,12 +91,11 @@ uint64_t hash_block(const Tensor& x) {
   return h;
 }
 
-// All ranks must hold the same value: max and min of a hash agree only then.
+// All ranks must hold the same value.
 void compare_values(const char* op, const Tensor& x, const MeshState& mesh) {
   if (!checked_mode() || !mesh.member() || x.device() != Device::Cpu) return;
-  int64_t h = static_cast<int64_t>(hash_block(x) >> 1), sum[2] = {h, -h};
-  mesh.communicator(mesh.all_axes()).all_reduce(sum, 2, DType::i64, ReduceOp::max, Device::Cpu, op);
-  if (sum[0] != -sum[1])
+  const int64_t hash[] = {static_cast<int64_t>(hash_block(x))};
+  if (!detail::same_on_all(mesh, hash, op))
     throw CommError("[" + std::string(op) + "] the ranks hold different values of " + to_string(x.type()) +
                     "; every rank must pass the same one (the same seed or file), or use from_local(block, layout)");
 }

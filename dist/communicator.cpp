@@ -77,7 +77,7 @@ CollectiveSpan Communicator::enter(const Collective& given) {
     bytes = detail::payload_bytes(call, rank_);
     int64_t whole =
         call.kind == CollectiveKind::all_gather ? detail::sum(call.recv_counts) * size_of(call.dtype) : bytes;
-    detail::count_collective(call, name_, size_, bytes, whole);
+    if (!detail::count_collective(call, name_, size_, bytes, whole)) bytes = 0;
   }
   if (call.kind == CollectiveKind::all_reduce || call.kind == CollectiveKind::broadcast) {
     if (!call.recv) call.recv = const_cast<void*>(call.send);

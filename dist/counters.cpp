@@ -16,7 +16,7 @@ namespace {
 struct Traffic {
   const char* phase = "forward";
   std::vector<CommCount> counts;
-  bool recording = false;
+  bool recording = false, left_out = false;
   std::vector<CommEvent> events;
 };
 thread_local Traffic traffic;
@@ -48,13 +48,18 @@ CommCount& entry(const char* phase, const std::string& axis, CollectiveKind kind
 
 }  // namespace
 
-void detail::count_collective(const Collective& call, const std::string& axis, int ranks, int64_t bytes,
+detail::Uncounted::Uncounted() : before_(std::exchange(traffic.left_out, true)) {}
+detail::Uncounted::~Uncounted() { traffic.left_out = before_; }
+
+bool detail::count_collective(const Collective& call, const std::string& axis, int ranks, int64_t bytes,
                               int64_t whole) {
+  if (traffic.left_out) return false;
   CommCount& c = entry(traffic.phase, axis, call.kind, call.dtype);
   c.bytes += bytes;
   c.count += 1;
   c.seconds += collective_seconds(call.kind, ranks, whole);
   if (traffic.recording) traffic.events.push_back({traffic.phase, axis, call.kind, bytes, call.dtype, call.label});
+  return true;
 }
 
 void detail::note_collective(const Collective& call, const std::string& axis) {

@@ -1,6 +1,6 @@
 #include <cleave/core/cpu/attention.h>
 #include <cleave/core/random.h>
-#include <cleave/dist/internal/same_key.h>
+#include <cleave/dist/internal/checks.h>
 #include <cleave/ops/attention.h>
 #include <cleave/ops/op.h>
 #include <cleave/ops/view.h>

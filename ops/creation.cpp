@@ -3,7 +3,7 @@
 #include <cleave/core/error.h>
 #include <cleave/core/primitives.h>
 #include <cleave/dist/ambient.h>
-#include <cleave/dist/internal/same_key.h>
+#include <cleave/dist/internal/checks.h>
 #include <cleave/dist/mesh_state.h>
 #include <cleave/ops/creation.h>
 #include <cleave/ops/op.h>

@@ -1,5 +1,5 @@
 #include <cleave/core/cpu/random.h>
-#include <cleave/dist/internal/same_key.h>
+#include <cleave/dist/internal/checks.h>
 #include <cleave/ops/creation.h>
 #include <cleave/ops/dropout.h>
 #include <cleave/ops/internal/pointwise_op.h>

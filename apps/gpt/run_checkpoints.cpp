@@ -114,7 +114,8 @@ void RunCheckpoints::resume(Trainer& trainer, nn::TokenLoader& batches, RunCount
   nn::NamedTensors state = file.read("optimizer", layouts), averages, scaler;
   if (trainer.ema()) averages = file.read("ema", layouts);
   if (trainer.scaler()) scaler = file.read("scaler", [](const auto&, const auto&) { return cleave::dist::Layout(); });
-  int64_t batch = batches.options().batch, batch_before = file.integer("batch");
+  int64_t batch = batches.options().batch;
+  int64_t batch_before = file.values().contains("batch") ? file.integer("batch") : batch;  // some do not say
   RunCounters read{file.integer("step"), file.integer("skipped"), file.integer("skipped_in_a_row")};
   batches.restore(position);  // refuses what does not fit before anything else changes
   file.load(trainer.model());

@@ -27,6 +27,11 @@ must_run moved 1 --resume auto --stop-at 9
 must_run moved 3 --mesh dp=3 --plan zero2 --resume auto
 same_numbers whole_single moved 10
 
+# Steps of another size are told, from checkpoints that say theirs.
+must_run wider 1 --stop-at 4
+must_run wider 1 --resume auto --batch 8 --stop-at 5
+has "$folder/wider.out" "a step has 8 windows from here on, 6 before"
+
 # In parts, with what else a step may keep.
 extras=(--accumulate 2 --recompute 'blocks.*' --loss-chunk 7 --ema 0.9)
 must_run whole_extras 2 --mesh dp=2 "${extras[@]}"
